@@ -1,0 +1,41 @@
+# The one list of commands. `make` alone prints it.
+PY := .venv/bin/python
+AUDIO ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup setup-dev demo test test-unit check fmt lock clean
+
+help: ## what can be made
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 22
+
+setup: ## .venv with what the demo needs
+	@scripts/setup.sh standalone
+
+setup-dev: ## .venv with what tests and checks need too
+	@scripts/setup.sh dev
+
+demo: setup ## the main job, to the end, on real speech (AUDIO="a.wav b.mp3" for your own)
+	@$(PY) -m voxint demo $(AUDIO)
+
+test: setup-dev ## unit, contract and integration tests
+	@$(PY) -m pytest tests/unit tests/contract tests/integration
+
+test-unit: setup-dev ## the unit tests alone
+	@$(PY) -m pytest tests/unit
+
+check: setup-dev ## format, lint, types, import rules, lock
+	@.venv/bin/ruff format --check .
+	@.venv/bin/ruff check .
+	@.venv/bin/mypy
+	@.venv/bin/lint-imports
+	@UV=.venv/bin/uv scripts/lock.sh --check
+
+fmt: setup-dev ## format the code and mend what can be mended
+	@.venv/bin/ruff format .
+	@.venv/bin/ruff check --fix .
+
+lock: setup-dev ## write requirements/*.txt anew
+	@UV=.venv/bin/uv scripts/lock.sh
+
+clean: ## take away what the build made
+	rm -rf .venv build demo

@@ -1,0 +1,27 @@
+#!/bin/sh
+# Writes requirements/*.txt anew from pyproject.toml: exact versions, hashes, no registry's address.
+# `scripts/lock.sh --check` compares instead, and fails where a file is out of date.
+set -eu
+cd "$(dirname "$0")/.."
+out=requirements
+if [ "${1:-}" = "--check" ]; then
+    out=$(mktemp -d)
+    trap 'rm -rf "$out"' EXIT
+    cp requirements/*.txt "$out"/
+fi
+compile() {
+    "${UV:-uv}" pip compile -q --universal --generate-hashes --no-emit-index-url --no-header --no-annotate \
+        --python-version 3.11 "$@"
+}
+compile pyproject.toml -o "$out/app.txt"
+compile pyproject.toml --extra standalone --extra offline -c "$out/app.txt" -o "$out/standalone.txt"
+compile pyproject.toml --extra standalone --extra offline --group dev -c "$out/standalone.txt" -o "$out/dev.txt"
+compile --no-deps requirements/no-deps.in -o "$out/no-deps.txt"
+if [ "$out" != requirements ]; then
+    for name in app standalone dev no-deps; do
+        diff -u "requirements/$name.txt" "$out/$name.txt" || {
+            echo "requirements/$name.txt is out of date: run scripts/lock.sh" >&2
+            exit 1
+        }
+    done
+fi

@@ -1,0 +1,1 @@
+"""The database: its tables, its engine, its one clock, and the runner of the migrations."""

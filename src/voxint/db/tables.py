@@ -1,0 +1,254 @@
+"""The tables. A rule that the data must obey stands here as a constraint, named after the rule."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    DateTime,
+    Float,
+    ForeignKey,
+    Identity,
+    Index,
+    Integer,
+    MetaData,
+    SmallInteger,
+    Table,
+    Text,
+    text,
+)
+from sqlalchemy.dialects.postgresql import JSONB
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+METADATA = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "ck": "ck_%(table_name)s_%(constraint_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+PHASES = (
+    "llm",
+    "draining_post",
+    "acquiring",
+    "starting_services",
+    "audio",
+    "draining",
+    "stopping_services",
+    "releasing",
+    "error",
+)
+
+
+def _one_of(column: str, values: Iterable[str]) -> str:
+    listed = ", ".join(f"'{value}'" for value in values)
+    return f"{column} IN ({listed})"
+
+
+def _moment(name: str, *, nullable: bool = True) -> Column[object]:
+    return Column(name, DateTime(timezone=True), nullable=nullable)
+
+
+GPU_PHASE = Table(
+    "gpu_phase",
+    METADATA,
+    Column("id", SmallInteger, primary_key=True, server_default=text("1")),
+    Column("phase", Text, nullable=False),
+    _moment("phase_since", nullable=False),
+    Column("lease_id", Text),
+    _moment("lease_expires_at"),
+    Column("lease_lost", Boolean, nullable=False, server_default=text("false")),
+    Column("last_error", Text),
+    Column("failures", Integer, nullable=False, server_default=text("0")),
+    _moment("retry_after"),
+    Column("cycle_failed", Boolean, nullable=False, server_default=text("false")),
+    Column("llm_ready", Boolean, nullable=False, server_default=text("false")),
+    _moment("llm_checked_at"),
+    Column("note", Text),
+    _moment("ticked_at"),
+    Column("version", BigInteger, nullable=False, server_default=text("1")),
+    CheckConstraint("id = 1", name="one_row"),
+    CheckConstraint(_one_of("phase", PHASES), name="phase_is_known"),
+    CheckConstraint("phase <> 'llm' OR lease_id IS NULL", name="llm_holds_no_lease"),
+    CheckConstraint(
+        "phase NOT IN ('starting_services', 'audio', 'draining') OR lease_id IS NOT NULL", name="audio_needs_a_lease"
+    ),
+    CheckConstraint("NOT llm_ready OR phase = 'llm'", name="ready_only_in_llm"),
+    CheckConstraint("lease_id IS NOT NULL OR (lease_expires_at IS NULL AND NOT lease_lost)", name="expiry_of_a_lease"),
+    CheckConstraint("failures >= 0", name="failures_not_negative"),
+    CheckConstraint("char_length(last_error) <= 300", name="last_error_is_short"),
+)
+"""Who owns the GPU. At most one row; none means that the phase task has never run."""
+
+GPU_PHASE_REQUEST = Table(
+    "gpu_phase_request",
+    METADATA,
+    Column("id", BigInteger, Identity(), primary_key=True),
+    Column("kind", Text, nullable=False),
+    Column("made_in", Text),
+    _moment("requested_at", nullable=False),
+    Column("requested_by", Text, nullable=False, server_default=text("''")),
+    _moment("consumed_at"),
+    Column("outcome", Text),
+    CheckConstraint(_one_of("kind", ("audio-now", "release")), name="kind_is_known"),
+    CheckConstraint(_one_of("outcome", ("acted", "met", "superseded")), name="outcome_is_known"),
+    CheckConstraint("(consumed_at IS NULL) = (outcome IS NULL)", name="consumed_with_an_outcome"),
+)
+"""What operators asked for. Apart from the row: recording one must work without it and must not touch it."""
+Index("ix_gpu_phase_request_pending", GPU_PHASE_REQUEST.c.id, postgresql_where=text("consumed_at IS NULL"))
+
+GPU_PHASE_EVENT = Table(
+    "gpu_phase_event",
+    METADATA,
+    Column("id", BigInteger, Identity(), primary_key=True),
+    _moment("at", nullable=False),
+    Column("from_phase", Text),
+    Column("to_phase", Text, nullable=False),
+    Column("cause", Text, nullable=False),
+    Column("reason", Text),
+    Column("seconds", Float),
+    Column("lease_id", Text),
+    Column("gpu_waiting", Integer),
+    Column("gpu_running", Integer),
+    Column("post_waiting", Integer),
+    Column("post_running", Integer),
+)
+"""Every change of phase, written in the transaction that changes it: from, to, why, and how long `from` lasted."""
+Index("ix_gpu_phase_event_at", GPU_PHASE_EVENT.c.at)
+
+WORK_CONTROL = Table(
+    "work_control",
+    METADATA,
+    Column("id", SmallInteger, primary_key=True, server_default=text("1")),
+    _moment("paused_at"),
+    Column("paused_by", Text),
+    _moment("hold_until"),
+    Column("hold_by", Text),
+    CheckConstraint("id = 1", name="one_row"),
+)
+"""What operators set and take back: a paused GPU queue, a hold on switches. One row, made by the migration."""
+
+RUN_STATUSES = ("queued", "running", "done", "failed", "cancelled")
+STAGES = ("acquire", "prepare", "transcribe", "diarize_embed", "enhance_match", "finalize")
+JOBS = ("run_assets", "translation", "speaker_research")
+
+RUN = Table(
+    "run",
+    METADATA,
+    Column("id", BigInteger, Identity(), primary_key=True),
+    Column("title", Text, nullable=False),
+    Column("source", Text, nullable=False),
+    Column("source_kind", Text, nullable=False),
+    Column("status", Text, nullable=False, server_default=text("'queued'")),
+    Column("stage", Text, nullable=False, server_default=text("'acquire'")),
+    Column("error", Text),
+    Column("warnings", JSONB, nullable=False, server_default=text("'[]'::jsonb")),
+    Column("language", Text),
+    Column("speakers_min", Integer),
+    Column("speakers_max", Integer),
+    Column("folder", Text, nullable=False),
+    Column("sha256", Text),
+    Column("duration_seconds", Float),
+    _moment("created_at", nullable=False),
+    _moment("finished_at"),
+    CheckConstraint(_one_of("status", RUN_STATUSES), name="status_is_known"),
+    CheckConstraint(_one_of("stage", STAGES), name="stage_is_known"),
+    CheckConstraint(_one_of("source_kind", ("file", "upload", "url")), name="source_kind_is_known"),
+    CheckConstraint("speakers_min IS NULL OR speakers_min >= 1", name="speakers_min_is_positive"),
+    CheckConstraint(
+        "speakers_max IS NULL OR speakers_min IS NULL OR speakers_max >= speakers_min", name="speakers_in_order"
+    ),
+    CheckConstraint("status <> 'failed' OR error IS NOT NULL", name="failed_says_why"),
+)
+"""One recording on its way. `folder` is its own folder below MEDIA_ROOT; results stand there as files."""
+Index("ix_run_created_at", RUN.c.created_at)
+Index("ix_run_sha256", RUN.c.sha256, postgresql_where=text("sha256 IS NOT NULL"))
+
+WORK_STATES = ("queued", "running", "done", "failed", "cancelled")
+
+WORK_ITEM = Table(
+    "work_item",
+    METADATA,
+    Column("id", BigInteger, Identity(), primary_key=True),
+    Column("run_id", BigInteger, ForeignKey("run.id", ondelete="CASCADE"), nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("lane", Text, nullable=False),
+    Column("state", Text, nullable=False, server_default=text("'queued'")),
+    Column("begun", Boolean, nullable=False, server_default=text("false")),
+    Column("attempts", Integer, nullable=False, server_default=text("0")),
+    _moment("queued_at", nullable=False),
+    _moment("waiting_since", nullable=False),
+    _moment("not_before"),
+    Column("claim_token", Text),
+    Column("claimed_by", Text),
+    _moment("claimed_at"),
+    _moment("heartbeat_at"),
+    Column("progress", Float),
+    Column("error", Text),
+    _moment("finished_at"),
+    CheckConstraint(_one_of("kind", STAGES + JOBS), name="kind_is_known"),
+    CheckConstraint(_one_of("lane", ("gpu", "post")), name="lane_is_known"),
+    CheckConstraint(_one_of("state", WORK_STATES), name="state_is_known"),
+    CheckConstraint("(state = 'running') = (claim_token IS NOT NULL)", name="running_has_a_claim"),
+    CheckConstraint("state <> 'running' OR heartbeat_at IS NOT NULL", name="running_has_a_heartbeat"),
+    CheckConstraint("attempts >= 0", name="attempts_not_negative"),
+    CheckConstraint("progress IS NULL OR (progress >= 0 AND progress <= 1)", name="progress_is_a_share"),
+)
+"""One stage of a run, or one job: what the gate hands out. The claim token guards every write of a worker."""
+Index(
+    "ix_work_item_queued",
+    WORK_ITEM.c.lane,
+    WORK_ITEM.c.begun,
+    WORK_ITEM.c.id,
+    postgresql_where=text("state = 'queued'"),
+)
+Index("ix_work_item_running", WORK_ITEM.c.lane, WORK_ITEM.c.heartbeat_at, postgresql_where=text("state = 'running'"))
+Index(
+    "uq_work_item_one_open_kind",
+    WORK_ITEM.c.run_id,
+    WORK_ITEM.c.kind,
+    unique=True,
+    postgresql_where=text("state IN ('queued', 'running')"),
+)
+
+STAGE_EXECUTION = Table(
+    "stage_execution",
+    METADATA,
+    Column("id", BigInteger, Identity(), primary_key=True),
+    Column("work_item_id", BigInteger, ForeignKey("work_item.id", ondelete="CASCADE"), nullable=False),
+    Column("run_id", BigInteger, ForeignKey("run.id", ondelete="CASCADE"), nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("claim_token", Text, nullable=False, unique=True),
+    Column("worker", Text, nullable=False),
+    _moment("started_at", nullable=False),
+    _moment("ended_at"),
+    Column("outcome", Text),
+    Column("detail", Text),
+    CheckConstraint(
+        _one_of("outcome", ("done", "failed", "not_now", "cut", "abandoned", "cancelled")), name="outcome_is_known"
+    ),
+    CheckConstraint("(ended_at IS NULL) = (outcome IS NULL)", name="ended_with_an_outcome"),
+)
+"""One row a claim: what happened to a recording, and who did it."""
+Index("ix_stage_execution_run_id", STAGE_EXECUTION.c.run_id)
+
+STAGE_RESULT = Table(
+    "stage_result",
+    METADATA,
+    Column("run_id", BigInteger, ForeignKey("run.id", ondelete="CASCADE"), primary_key=True),
+    Column("kind", Text, primary_key=True),
+    Column("data", JSONB, nullable=False),
+    _moment("made_at", nullable=False),
+    CheckConstraint(_one_of("kind", STAGES + JOBS), name="kind_is_known"),
+)
+"""What a stage made, written in the transaction that ends it, under its claim. Large media stay files."""

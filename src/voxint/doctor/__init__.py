@@ -1,0 +1,1 @@
+"""Checks as data: what is wrong, and what to do about it."""

@@ -1,0 +1,447 @@
+"""The decision of a tick: the stored state and what was seen in, the next state and its cause out.
+
+One small function a phase. Within each, the exits stand in order of precedence; the first that applies is taken.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from voxint.gpu_phase import reasons
+from voxint.gpu_phase.model import (
+    HOLDER,
+    Cause,
+    Condition,
+    Cut,
+    Lane,
+    Phase,
+    PhaseState,
+    RequestKind,
+    RequestOutcome,
+    Transition,
+)
+from voxint.gpu_phase.outcomes import Done, Failed, Free, Granted, Held, Lost, Pending, Refused
+from voxint.gpu_phase.plan import all_stopped, release_asked
+from voxint.gpu_phase.policy import backoff
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from voxint.gpu_phase.model import ServiceSeen
+    from voxint.gpu_phase.plan import Seen
+    from voxint.gpu_phase.policy import Policy
+
+FAR_FUTURE = datetime(9999, 1, 1, tzinfo=UTC)
+"""The latest moment that is stored: a broker may ask for any wait, a timestamp cannot hold every one."""
+
+
+def decide(state: PhaseState, seen: Seen, policy: Policy) -> Transition:
+    """Turn one tick's observations into a transition.
+
+    Args:
+        state: the row as it was read at the start of the tick.
+        seen: what the calls of `plan` for this state brought.
+        policy: the operator's numbers.
+    """
+    return _BY_PHASE[state.phase](state, seen, policy)
+
+
+# --- llm: the other service has the GPU ---------------------------------------------------------------------------
+
+
+def _llm(state: PhaseState, seen: Seen, policy: Policy) -> Transition:
+    probed = replace(
+        state,
+        llm_ready=seen.llm is not None and seen.llm.ready,
+        llm_checked_at=seen.now,
+        note=reasons.llm_not_ready(seen.llm),
+    )
+    if running(seen.services):
+        return _adopt(state, seen, Cause.SERVICE_RUNS)
+    if _our_lease(seen) is not None:
+        return _adopt(state, seen, Cause.LEASE_FOUND)
+    if release_asked(seen.request):
+        return _hold_off(state, probed, seen, policy)
+    blind = reasons.blind(seen)
+    if blind is not None:
+        return Transition(state, replace(probed, note=blind), Cause.UNKNOWN)
+    if _asked(seen, RequestKind.AUDIO_NOW):
+        return _begin_switch(state, seen, Cause.AUDIO_NOW, RequestOutcome.ACTED)
+    if seen.work.gpu_queued:
+        if _may_switch(state, seen, policy):
+            return _begin_switch(state, seen, Cause.WORK_WAITS, None)
+        return Transition(state, probed, Cause.HELD_OFF)
+    return Transition(state, probed, Cause.IDLE)
+
+
+def _adopt(state: PhaseState, seen: Seen, cause: Cause) -> Transition:
+    """A crash, or a person, left something that must be taken down first. It is no failure of ours."""
+    lease = _our_lease(seen)
+    held = replace(
+        state,
+        lease_id=lease.lease_id if lease else None,
+        lease_expires_at=lease.expires_at if lease else None,
+        lease_lost=False,
+        cycle_failed=state.failures > 0,
+    )
+    return _move(state, held, Phase.STOPPING_SERVICES, cause, seen, note=reasons.found(seen.services, lease))
+
+
+def _hold_off(before: PhaseState, state: PhaseState, seen: Seen, policy: Policy) -> Transition:
+    """A release in llm keeps the next switch away for min dwell; one made during the hand-back is already met."""
+    if seen.request is not None and seen.request.made_in in _HANDING_BACK:
+        return Transition(before, state, Cause.IDLE, RequestOutcome.MET)
+    return Transition(before, _held_off(state, seen.now, policy), Cause.HELD_OFF, RequestOutcome.ACTED)
+
+
+def _held_off(state: PhaseState, now: datetime, policy: Policy) -> PhaseState:
+    return replace(state, retry_after=later(state.retry_after, add(now, policy.min_dwell)))
+
+
+def _may_switch(state: PhaseState, seen: Seen, policy: Policy) -> bool:
+    return dwelt(state, seen, policy) and not backing_off(state, seen) and not on_hold(seen)
+
+
+def dwelt(state: PhaseState, seen: Seen, policy: Policy) -> bool:
+    """Whether the phase has lasted for min dwell."""
+    return state.age(seen.now) >= policy.min_dwell
+
+
+def backing_off(state: PhaseState, seen: Seen) -> bool:
+    """Whether a failure or a release still keeps the next switch away."""
+    return state.retry_after is not None and seen.now < state.retry_after
+
+
+def on_hold(seen: Seen) -> bool:
+    """Whether an operator's hold is in force."""
+    return seen.hold_until is not None and seen.now < seen.hold_until
+
+
+def _begin_switch(state: PhaseState, seen: Seen, cause: Cause, request: RequestOutcome | None) -> Transition:
+    fresh = replace(state, last_error=None, cycle_failed=False)
+    return _move(state, fresh, Phase.DRAINING_POST, cause, seen, request=request)
+
+
+# --- draining_post: the language model's work in progress ends ----------------------------------------------------
+
+
+def _draining_post(state: PhaseState, seen: Seen, policy: Policy) -> Transition:
+    if running(seen.services):
+        return _move(state, state, Phase.STOPPING_SERVICES, Cause.SERVICE_RUNS, seen, note=reasons.found(seen.services))
+    if release_asked(seen.request):
+        back = _held_off(state, seen.now, policy)
+        return _move(state, back, Phase.LLM, Cause.RELEASE_ASKED, seen, request=RequestOutcome.ACTED)
+    if not seen.work.post_in_progress:
+        drained = _move(state, state, Phase.ACQUIRING, Cause.POST_DRAINED, seen, request=_met_on_the_way(seen))
+        return replace(drained, drained=Lane.POST)
+    return _stay(state, seen, Cause.WORKING, request=_met_on_the_way(seen))
+
+
+# --- acquiring: the broker makes room -----------------------------------------------------------------------------
+
+
+def _acquiring(state: PhaseState, seen: Seen, policy: Policy) -> Transition:
+    if release_asked(seen.request):
+        return _move(state, state, Phase.RELEASING, Cause.RELEASE_ASKED, seen, request=RequestOutcome.ACTED)
+    if running(seen.services):
+        return _move(state, state, Phase.STOPPING_SERVICES, Cause.SERVICE_RUNS, seen, note=reasons.found(seen.services))
+    late = state.age(seen.now) >= policy.acquire_limit
+    match seen.acquire:
+        case Granted() as grant:
+            return _move(
+                state,
+                _leased(state, grant),
+                Phase.STARTING_SERVICES,
+                Cause.GRANTED,
+                seen,
+                note=grant.warning,
+                request=_met_on_the_way(seen),
+            )
+        case Refused(holder=holder) as refusal if holder != HOLDER:
+            failed = fail(state, reasons.refused(refusal), seen.now, at_least=refusal.retry_after)
+            return _move(state, failed, Phase.LLM, Cause.REFUSED, seen, note=refusal.warning)
+        case Refused():
+            return _acquire_failed(state, seen, reasons.REFUSED_NAMING_US)
+        case Failed(reason):
+            return _acquire_failed(state, seen, reasons.acquire_failed(reason))
+        case _ if late:
+            failed = fail(state, reasons.acquire_limit(policy, seen), seen.now)
+            return _move(state, failed, Phase.RELEASING, Cause.ACQUIRE_LIMIT, seen)
+        case Pending():
+            return _stay(state, seen, Cause.WAITING, request=_met_on_the_way(seen))
+        case None:  # the services could not be inspected, so the broker was not asked
+            return _stay(state, seen, Cause.UNKNOWN, note=reasons.blind(seen), request=_met_on_the_way(seen))
+
+
+def _acquire_failed(state: PhaseState, seen: Seen, reason: str) -> Transition:
+    """The broker may have granted all the same: the way back goes through releasing, which asks it."""
+    return _move(state, fail(state, reason, seen.now), Phase.RELEASING, Cause.ACQUIRE_FAILED, seen)
+
+
+# --- starting_services --------------------------------------------------------------------------------------------
+
+
+def _starting_services(before: PhaseState, seen: Seen, policy: Policy) -> Transition:
+    state = _renew(before, seen)
+    if state.lease_lost:
+        return _lease_lost(before, state, seen)
+    if release_asked(seen.request):
+        return _move(before, state, Phase.STOPPING_SERVICES, Cause.RELEASE_ASKED, seen, request=RequestOutcome.ACTED)
+    if _all_healthy(seen.services):
+        return _move(before, state, Phase.AUDIO, Cause.SERVICES_HEALTHY, seen, request=_met_on_the_way(seen))
+    if state.age(seen.now) >= policy.start_limit:
+        failed = fail(state, reasons.start_limit(policy, seen.services), seen.now)
+        return _move(before, failed, Phase.STOPPING_SERVICES, Cause.START_LIMIT, seen)
+    return _stay(
+        before, seen, Cause.WAITING, state=state, note=reasons.not_started(seen), request=_met_on_the_way(seen)
+    )
+
+
+def _all_healthy(services: tuple[ServiceSeen, ...] | None) -> bool:
+    return services is not None and all(service.healthy for service in services)
+
+
+# --- audio and draining: voxint has the GPU -----------------------------------------------------------------------
+
+
+def _audio(before: PhaseState, seen: Seen, policy: Policy) -> Transition:
+    state = _renew(before, seen)
+    if state.lease_lost:
+        return _lease_lost(before, state, seen)
+    if _stopped(seen.services):
+        return _service_stopped(before, state, seen)
+    if release_asked(seen.request):
+        return _move(before, state, Phase.DRAINING, Cause.RELEASE_ASKED, seen, request=RequestOutcome.ACTED)
+    if state.age(seen.now) >= policy.max_audio:
+        return _move(before, state, Phase.DRAINING, Cause.MAX_AUDIO, seen, request=_met_on_the_way(seen))
+    if not (seen.work.gpu_queued or seen.work.gpu_in_progress) and dwelt(state, seen, policy):
+        return _move(before, state, Phase.DRAINING, Cause.QUEUE_EMPTY, seen, request=_met_on_the_way(seen))
+    return _stay(before, seen, Cause.WORKING, state=state, note=reasons.trouble(seen), request=_met_on_the_way(seen))
+
+
+def _draining(before: PhaseState, seen: Seen, _policy: Policy) -> Transition:
+    state = _renew(before, seen)
+    if state.lease_lost:
+        return _lease_lost(before, state, seen)
+    if _stopped(seen.services):
+        return _service_stopped(before, state, seen)
+    if release_asked(seen.request) and seen.request is not None and seen.request.made_in is Phase.DRAINING:
+        forced = _move(before, state, Phase.STOPPING_SERVICES, Cause.RELEASE_FORCED, seen, request=RequestOutcome.ACTED)
+        return replace(forced, cut=Cut())
+    met = RequestOutcome.MET if release_asked(seen.request) else None
+    if not seen.work.gpu_in_progress:
+        drained = _move(before, state, Phase.STOPPING_SERVICES, Cause.DRAINED, seen, request=met)
+        return replace(drained, drained=Lane.GPU)
+    return _stay(before, seen, Cause.WORKING, state=state, note=reasons.trouble(seen), request=met)
+
+
+def _lease_lost(before: PhaseState, state: PhaseState, seen: Seen) -> Transition:
+    failed = fail(state, reasons.lease_lost(seen), seen.now)
+    return replace(_move(before, failed, Phase.STOPPING_SERVICES, Cause.LEASE_LOST, seen), cut=Cut())
+
+
+def _service_stopped(before: PhaseState, state: PhaseState, seen: Seen) -> Transition:
+    gone = _stopped(seen.services)
+    failed = fail(state, reasons.service_stopped(gone), seen.now)
+    cut = Cut(frozenset(service.name for service in gone))
+    return replace(_move(before, failed, Phase.STOPPING_SERVICES, Cause.SERVICE_STOPPED, seen), cut=cut)
+
+
+# --- stopping_services, releasing, error: the way back ------------------------------------------------------------
+
+
+def _stopping_services(before: PhaseState, seen: Seen, policy: Policy) -> Transition:
+    state = _renew(before, seen)
+    if all_stopped(seen.services):
+        return _move(before, state, Phase.RELEASING, Cause.SERVICES_STOPPED, seen)
+    if state.age(seen.now) >= policy.stop_limit:
+        failed = fail(state, reasons.stop_limit(policy, seen.services), seen.now)
+        return _move(before, failed, Phase.ERROR, Cause.STOP_LIMIT, seen)
+    return _stay(before, seen, Cause.WAITING, state=state, note=reasons.not_stopped(seen.services))
+
+
+def _releasing(state: PhaseState, seen: Seen, policy: Policy) -> Transition:
+    if running(seen.services):
+        return _move(state, state, Phase.STOPPING_SERVICES, Cause.SERVICE_RUNS, seen, note=reasons.found(seen.services))
+    late = state.age(seen.now) >= policy.release_limit
+    if not all_stopped(seen.services):
+        if late:
+            return _release_failed(state, seen, reasons.not_confirmed(policy, seen.services), Cause.RELEASE_LIMIT)
+        return _stay(state, seen, Cause.UNKNOWN, note=reasons.blind(seen))
+    if state.lease_id is None:
+        return _learn(state, seen)
+    match seen.release:
+        case Done():
+            return _home(state, seen, Cause.RELEASED)
+        case Pending() if not late:
+            return _stay(state, seen, Cause.WAITING)
+        case Pending():
+            return _release_failed(state, seen, reasons.release_limit(policy), Cause.RELEASE_LIMIT)
+        case Failed(reason):
+            return _release_failed(state, seen, reasons.release_failed(reason), Cause.RELEASE_FAILED)
+        case None:
+            return _release_failed(state, seen, reasons.release_failed("no answer"), Cause.RELEASE_FAILED)
+
+
+def _learn(state: PhaseState, seen: Seen) -> Transition:
+    """No id is known: the broker says whether there is a lease of ours to give back."""
+    match seen.status:
+        case Held(holder=holder, lease_id=str() as lease_id, expires_at=expires_at) if holder == HOLDER:
+            learned = replace(state, lease_id=lease_id, lease_expires_at=expires_at, lease_lost=False)
+            return _stay(state, seen, Cause.LEASE_LEARNED, state=learned)
+        case Free():
+            return _home(state, seen, Cause.NOTHING_HELD)
+        case Held(holder=holder) if holder != HOLDER:
+            return _home(state, seen, Cause.NOTHING_HELD, note=reasons.held_by_another(holder))
+        case _:
+            reason = reasons.status_unknown(seen.status)
+            known = state if state.cycle_failed else fail(state, reason, seen.now)
+            return _home(known, seen, Cause.STATUS_UNKNOWN, before=state, note=reason)
+
+
+def _home(
+    state: PhaseState, seen: Seen, cause: Cause, *, before: PhaseState | None = None, note: str | None = None
+) -> Transition:
+    """Back in llm. A cycle without a failed step forgets the failures before it; a failed one keeps them."""
+    if not state.cycle_failed:
+        state = replace(state, failures=0, retry_after=None)
+    met = RequestOutcome.MET if _release_during_hand_back(seen) else None
+    return _move(before or state, state, Phase.LLM, cause, seen, note=note, request=met)
+
+
+def _release_failed(state: PhaseState, seen: Seen, reason: str, cause: Cause) -> Transition:
+    return _move(state, fail(state, reason, seen.now), Phase.ERROR, cause, seen)
+
+
+def _error(before: PhaseState, seen: Seen, _policy: Policy) -> Transition:
+    state = _renew(before, seen)
+    if release_asked(seen.request):
+        return _move(before, state, Phase.STOPPING_SERVICES, Cause.RELEASE_ASKED, seen, request=RequestOutcome.ACTED)
+    if not backing_off(state, seen):
+        return _move(before, state, Phase.STOPPING_SERVICES, Cause.RETRY, seen)
+    return _stay(before, seen, Cause.WAITING, state=state, note=reasons.not_stopped(seen.services))
+
+
+# --- the parts that the phases share ------------------------------------------------------------------------------
+
+_HANDING_BACK = frozenset({Phase.STOPPING_SERVICES, Phase.RELEASING})
+
+
+def _move(
+    before: PhaseState,
+    state: PhaseState,
+    phase: Phase,
+    cause: Cause,
+    seen: Seen,
+    *,
+    note: str | None = None,
+    request: RequestOutcome | None = None,
+) -> Transition:
+    """A step. Entering llm gives the lease up; every step stores that the language model was not asked since."""
+    if phase is Phase.LLM:
+        state = replace(state, lease_id=None, lease_expires_at=None, lease_lost=False)
+    after = replace(state, phase=phase, phase_since=seen.now, llm_ready=False, llm_checked_at=None, note=note)
+    return Transition(before, after, cause, request)
+
+
+def _stay(
+    before: PhaseState,
+    _seen: Seen,
+    cause: Cause,
+    *,
+    state: PhaseState | None = None,
+    note: str | None = None,
+    request: RequestOutcome | None = None,
+) -> Transition:
+    return Transition(before, replace(state or before, llm_ready=False, note=note), cause, request)
+
+
+def fail(state: PhaseState, reason: str, now: datetime, at_least: timedelta | None = None) -> PhaseState:
+    """Count a failure: its reason, one more, and the longer of the backoff and what a refusal asks for."""
+    failures = state.failures + 1
+    wait = max(backoff(failures), at_least or timedelta(0))
+    return replace(
+        state,
+        last_error=reasons.clean(reason),
+        failures=failures,
+        retry_after=add(now, wait),
+        cycle_failed=True,
+    )
+
+
+def _renew(state: PhaseState, seen: Seen) -> PhaseState:
+    """The lease after this tick's renewal: extended, marked as lost, or as it was."""
+    match seen.renewal:
+        case Granted() as grant:
+            state = _leased(state, grant)
+        case Lost():
+            return replace(state, lease_lost=True)
+        case Failed(reason):
+            state = replace(state, last_error=reasons.clean(reasons.renewal_failed(reason)))
+        case None:
+            pass
+    if _expired(state, seen.now):
+        return replace(state, lease_lost=True)
+    return state
+
+
+def _expired(state: PhaseState, now: datetime) -> bool:
+    return state.lease_id is not None and state.lease_expires_at is not None and now >= state.lease_expires_at
+
+
+def _leased(state: PhaseState, grant: Granted) -> PhaseState:
+    return replace(state, lease_id=grant.lease_id, lease_expires_at=grant.expires_at, lease_lost=False)
+
+
+def _our_lease(seen: Seen) -> Held | None:
+    status = seen.status
+    if isinstance(status, Held) and status.holder == HOLDER and status.lease_id is not None:
+        return status
+    return None
+
+
+def running(services: tuple[ServiceSeen, ...] | None) -> tuple[ServiceSeen, ...]:
+    """The services that were seen to run. Unknown ones are not among them."""
+    return tuple(service for service in services or () if service.condition is Condition.RUNNING)
+
+
+def _stopped(services: tuple[ServiceSeen, ...] | None) -> tuple[ServiceSeen, ...]:
+    return tuple(service for service in services or () if service.condition is Condition.STOPPED)
+
+
+def _asked(seen: Seen, kind: RequestKind) -> bool:
+    return seen.request is not None and seen.request.kind is kind
+
+
+def _met_on_the_way(seen: Seen) -> RequestOutcome | None:
+    """`audio-now` made on the way to audio, or in it, asks for what is already happening."""
+    return RequestOutcome.MET if _asked(seen, RequestKind.AUDIO_NOW) else None
+
+
+def _release_during_hand_back(seen: Seen) -> bool:
+    return release_asked(seen.request) and seen.request is not None and seen.request.made_in in _HANDING_BACK
+
+
+def later(first: datetime | None, second: datetime) -> datetime:
+    """The later of two moments, where the first may be missing."""
+    return second if first is None else max(first, second)
+
+
+def add(now: datetime, wait: timedelta) -> datetime:
+    """`now + wait`, cut at what a timestamp can hold."""
+    return FAR_FUTURE if wait > FAR_FUTURE - now else now + wait
+
+
+_BY_PHASE: dict[Phase, Callable[[PhaseState, Seen, Policy], Transition]] = {
+    Phase.LLM: _llm,
+    Phase.DRAINING_POST: _draining_post,
+    Phase.ACQUIRING: _acquiring,
+    Phase.STARTING_SERVICES: _starting_services,
+    Phase.AUDIO: _audio,
+    Phase.DRAINING: _draining,
+    Phase.STOPPING_SERVICES: _stopping_services,
+    Phase.RELEASING: _releasing,
+    Phase.ERROR: _error,
+}

@@ -1,0 +1,45 @@
+"""The operator's numbers, and what follows from them: backoff, the lease's length, and how old an answer may be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+BACKOFF_FIRST = timedelta(seconds=30)
+BACKOFF_LONGEST = timedelta(minutes=15)
+_DOUBLINGS = 5  # 30 s doubled five times is past the longest; a larger exponent could overflow timedelta
+
+
+def backoff(failures: int) -> timedelta:
+    """How long to wait after the `failures`-th failure in a row (1 for the first): 30 s, doubling, 15 min at most."""
+    doublings = min(max(failures - 1, 0), _DOUBLINGS)
+    return min(BACKOFF_FIRST * (1 << doublings), BACKOFF_LONGEST)
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """The settings that decisions depend on."""
+
+    enabled: bool = True
+    tick: timedelta = timedelta(seconds=30)
+    min_dwell: timedelta = timedelta(seconds=600)
+    max_audio: timedelta = timedelta(seconds=7200)
+    acquire_limit: timedelta = timedelta(seconds=600)
+    start_limit: timedelta = timedelta(seconds=600)
+    stop_limit: timedelta = timedelta(seconds=120)
+    release_limit: timedelta = timedelta(seconds=900)
+
+    @property
+    def ttl(self) -> timedelta:
+        """How long a lease lasts without a renewal."""
+        return max(10 * self.tick, timedelta(seconds=600))
+
+    @property
+    def answer_max_age(self) -> timedelta:
+        """How old the language model's last answer may be while the post lane stays open."""
+        return max(3 * self.tick, timedelta(seconds=90))
+
+    @property
+    def task_max_silence(self) -> timedelta:
+        """How long ago the last tick may be while the phase task still counts as running."""
+        return max(3 * self.tick, timedelta(seconds=120))

@@ -1,0 +1,1 @@
+"""The lease broker's client: bytes in, outcomes out."""

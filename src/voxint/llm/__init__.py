@@ -1,0 +1,1 @@
+"""The language model: its client, and whether it is ready."""

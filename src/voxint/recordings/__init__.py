@@ -1,0 +1,1 @@
+"""Recordings on their way: runs, stages, transcripts, exports."""

@@ -1,0 +1,1 @@
+"""The model services: starting, stopping, inspecting and asking them."""

@@ -1,0 +1,332 @@
+"""Every setting: its name, default, rule and sentence. docs/reference/settings.md and .env.example are made from this.
+
+Settings come from the environment alone; a blank value means unset. A secret may come from a file: <NAME>_FILE.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
+
+from voxint.gpu_phase.policy import Policy
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SECRETS = ("GPU_LEASE_TOKEN", "LLM_API_KEY", "CONSOLE_PASSWORD", "SECRET_KEY", "DATABASE_URL", "REDIS_URL")
+"""Settings that may come from <NAME>_FILE, and are never shown."""
+
+LLM_FEATURES = ("ENHANCE", "ASSETS", "TRANSLATE", "RESEARCH")
+"""Uses of the language model that may be sent to an endpoint of their own: LLM_<FEATURE>_BASE_URL."""
+
+
+class SettingsError(ValueError):
+    """Settings that cannot be used: one clear line each, which name the setting and never a secret's value."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
+
+
+def _http_url(value: str) -> str:
+    try:
+        parts = urlsplit(value)
+        port_ok = parts.port is None or parts.port > 0
+    except ValueError:
+        port_ok = False
+        parts = urlsplit("")
+    if not port_ok or parts.scheme not in {"http", "https"} or not parts.hostname:
+        msg = "must be an http:// or https:// address with a host"
+        raise ValueError(msg)
+    return value
+
+
+def _token(value: SecretStr) -> SecretStr:
+    text = value.get_secret_value()
+    if not text.isascii() or not text.isprintable():
+        msg = "must be printable ASCII without line breaks: it is sent in an HTTP header"
+        raise ValueError(msg)
+    return value
+
+
+HttpUrl = Annotated[str, AfterValidator(_http_url)]
+HeaderSecret = Annotated[SecretStr, AfterValidator(_token)]
+Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceSettings:
+    """Where one model service answers, and how a process control starts it."""
+
+    name: str
+    url: str
+    health_path: str
+    command: tuple[str, ...]
+
+    @property
+    def health_url(self) -> str:
+        """The full address of its health answer."""
+        return self.url.rstrip("/") + self.health_path
+
+
+@dataclass(frozen=True, slots=True)
+class LlmEndpoint:
+    """One language-model endpoint: the features that use it, and its OpenAI-compatible base address."""
+
+    name: str
+    base_url: str
+
+
+class Settings(BaseModel):
+    """All settings, checked. Durations are in seconds here and timedelta everywhere else."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    database_url: SecretStr = Field(
+        SecretStr("postgresql://voxint@127.0.0.1:5432/voxint"), description="PostgreSQL, where everything is kept."
+    )
+    redis_url: SecretStr = Field(
+        SecretStr("redis://127.0.0.1:6379/0"), description="Redis, which only wakes workers up; it may be lost."
+    )
+    media_root: Path = Field(Path("media"), description="The folder of recordings and transcripts.")
+    compute_tier: Literal["cpu", "gpu", "rocm", "metal", "simulated"] = Field(
+        "cpu", description="What the model services run on. `simulated` is set by standalone and tests only."
+    )
+    compose_project_name: str = Field("voxint", description="The compose project whose containers are ours.")
+
+    gpu_phase_enabled: bool = Field(False, description="Turns GPU sharing on. Needs the three lease addresses.")  # noqa: FBT003
+    gpu_lease_acquire_url: HttpUrl | None = Field(None, description="The broker's acquire address.")
+    gpu_lease_release_url: HttpUrl | None = Field(None, description="The broker's release address.")
+    gpu_lease_status_url: HttpUrl | None = Field(None, description="The broker's status address.")
+    gpu_lease_token: HeaderSecret | None = Field(None, description="Bearer token for the broker, if it wants one.")
+    gpu_phase_tick_seconds: Annotated[float, Field(ge=5, allow_inf_nan=False)] = Field(
+        30, description="How often the phase task runs. At least 5. The lease lasts ten of them, at least 600 s."
+    )
+    gpu_phase_min_dwell_seconds: Seconds = Field(
+        600, description="Shortest stay in llm before a switch, and in audio before an empty queue ends it."
+    )
+    gpu_phase_max_audio_seconds: Seconds = Field(
+        7200, description="Longest audio phase; afterwards no recording begins. At least the min dwell."
+    )
+    gpu_phase_follow_up_seconds: Seconds = Field(
+        1, description="How soon a tick is followed by another while the GPU changes hands. 0: only the periodic tick."
+    )
+    gpu_phase_acquire_limit_seconds: Seconds = Field(600, description="Longest wait for the broker to free the GPU.")
+    gpu_phase_start_limit_seconds: Seconds = Field(600, description="Longest wait for the model services to come up.")
+    gpu_phase_stop_limit_seconds: Seconds = Field(
+        120, description="Longest wait for the model services to stop; at least their own grace + 30 s."
+    )
+    gpu_phase_release_limit_seconds: Seconds = Field(
+        900, description="Longest wait for the broker to bring the language model back."
+    )
+    gpu_phase_services: tuple[str, ...] = Field(
+        ("whisper", "pyannote", "titanet"), description="The model services that share the GPU, comma separated."
+    )
+    gpu_phase_prepare_ahead: bool = Field(
+        False,  # noqa: FBT003
+        description="Take media in and decode it while the GPU lane is closed.",
+    )
+    gpu_phase_windows: str = Field("", description="Local hours in which a switch may begin, as 22:00-07:00.")
+    service_control: Literal["docker", "process", "none"] = Field(
+        "docker", description="How the gpu-phase worker starts and stops the model services."
+    )
+    service_state_dir: Path = Field(
+        Path("run"), description="Where process control remembers what it started (SERVICE_CONTROL=process)."
+    )
+
+    work_heartbeat_seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] = Field(
+        10, description="How often running work says that it lives."
+    )
+    work_heartbeat_limit_seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] = Field(
+        60, description="After how long without a heartbeat running work is given back."
+    )
+    work_attempts: Annotated[int, Field(ge=1)] = Field(3, description="Attempts of a stage before its run fails.")
+    visibility_timeout_seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] = Field(
+        3600, description="Redis redelivers a message after this. It never decides anything: the claim does."
+    )
+
+    llm_base_url: HttpUrl | None = Field(None, description="The language model's OpenAI-compatible base address.")
+    llm_model: str = Field("default", description="The model's name in requests.")
+    llm_api_key: HeaderSecret | None = Field(None, description="Bearer token for the language model.")
+    llm_enabled: bool = Field(True, description="Whether language-model work is done at all.")  # noqa: FBT003
+    llm_timeout_seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] = Field(
+        600, description="Longest wait for one answer of the language model."
+    )
+    llm_notice: str = Field("", description="A sentence about the model that stands in every transcript's header.")
+    llm_feature_urls: dict[str, HttpUrl] = Field(default_factory=dict, description="LLM_<FEATURE>_BASE_URL.")
+
+    service_timeout_seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] = Field(
+        7200, description="Longest wait for one answer of a model service."
+    )
+    console_bind: str = Field("127.0.0.1:8080", description="Where the console listens.")
+    console_password: SecretStr | None = Field(None, description="The console's password.")
+    console_allowed_hosts: tuple[str, ...] = Field(
+        ("127.0.0.1", "localhost"), description="Host names by which the console may be reached, comma separated."
+    )
+    trusted_proxies: tuple[str, ...] = Field((), description="Proxies whose forwarded addresses are believed.")
+    secret_key: SecretStr | None = Field(None, description="Signs the console's sessions.")
+    log_json: bool = Field(False, description="Log lines as JSON.")  # noqa: FBT003
+    services: dict[str, ServiceSettings] = Field(default_factory=dict, description="<NAME>_URL and friends.")
+
+    @model_validator(mode="after")
+    def _together(self) -> Self:
+        problems = list(self._sharing_problems())
+        if problems:
+            raise ValueError("\n".join(problems))
+        return self
+
+    def _sharing_problems(self) -> list[str]:
+        if not self.gpu_phase_enabled:
+            return []
+        problems = [
+            f"{name}: is needed when GPU_PHASE_ENABLED=true"
+            for name in ("GPU_LEASE_ACQUIRE_URL", "GPU_LEASE_RELEASE_URL", "GPU_LEASE_STATUS_URL")
+            if getattr(self, name.lower()) is None
+        ]
+        if self.gpu_phase_max_audio_seconds < self.gpu_phase_min_dwell_seconds:
+            problems.append(
+                "GPU_PHASE_MAX_AUDIO_SECONDS: must be at least GPU_PHASE_MIN_DWELL_SECONDS "
+                f"({self.gpu_phase_min_dwell_seconds:g})"
+            )
+        if self.compute_tier in {"cpu", "metal"}:
+            problems.append(
+                f"GPU_PHASE_ENABLED: GPU sharing is not available on COMPUTE_TIER={self.compute_tier}: use gpu or rocm"
+            )
+        return problems
+
+    @property
+    def policy(self) -> Policy:
+        """The operator's numbers as the phase machine takes them."""
+        return Policy(
+            enabled=self.gpu_phase_enabled,
+            tick=timedelta(seconds=self.gpu_phase_tick_seconds),
+            min_dwell=timedelta(seconds=self.gpu_phase_min_dwell_seconds),
+            max_audio=timedelta(seconds=self.gpu_phase_max_audio_seconds),
+            acquire_limit=timedelta(seconds=self.gpu_phase_acquire_limit_seconds),
+            start_limit=timedelta(seconds=self.gpu_phase_start_limit_seconds),
+            stop_limit=timedelta(seconds=self.gpu_phase_stop_limit_seconds),
+            release_limit=timedelta(seconds=self.gpu_phase_release_limit_seconds),
+        )
+
+    @property
+    def llm_endpoints(self) -> tuple[LlmEndpoint, ...]:
+        """Every configured endpoint once, also one that no enabled feature uses; none where the work is off."""
+        if not self.llm_enabled:
+            return ()
+        by_url: dict[str, list[str]] = {}
+        if self.llm_base_url:
+            by_url.setdefault(self.llm_base_url, []).append("llm")
+        for feature, url in self.llm_feature_urls.items():
+            by_url.setdefault(url, []).append(f"llm {feature.lower()}")
+        return tuple(LlmEndpoint(", ".join(names), url) for url, names in by_url.items())
+
+
+_LISTS = {"GPU_PHASE_SERVICES", "CONSOLE_ALLOWED_HOSTS", "TRUSTED_PROXIES"}
+_DERIVED = {"SERVICES", "LLM_FEATURE_URLS"}
+_SERVICE_NAME = re.compile(r"[a-z][a-z0-9-]{0,39}")
+NAMES = tuple(name.upper() for name in Settings.model_fields if name.upper() not in _DERIVED)
+"""Every plain setting's name, in the order of the generated table."""
+
+
+def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
+    """Read and check the settings.
+
+    Args:
+        environ: the environment to read; the process's own by default.
+
+    Raises:
+        SettingsError: one line for each setting that cannot be used.
+    """
+    environ = os.environ if environ is None else environ
+    problems: list[str] = []
+    values: dict[str, Any] = {}
+    for name in NAMES:
+        text = _read(name, environ, problems)
+        if text is not None:
+            values[name.lower()] = (
+                [part.strip() for part in text.split(",") if part.strip()] if name in _LISTS else text
+            )
+    values["llm_feature_urls"] = {
+        feature: url
+        for feature in LLM_FEATURES
+        if (url := _read(f"LLM_{feature}_BASE_URL", environ, problems)) is not None
+    }
+    values["services"] = _services(values, environ, problems)
+    settings: Settings | None = None
+    try:
+        settings = Settings.model_validate(values)
+    except ValidationError as error:
+        problems.extend(_lines(error))
+    if problems or settings is None:
+        raise SettingsError(problems)
+    return settings
+
+
+def _services(values: dict[str, Any], environ: Mapping[str, str], problems: list[str]) -> dict[str, ServiceSettings]:
+    names = values.get("gpu_phase_services") or list(Settings.model_fields["gpu_phase_services"].default)
+    found: dict[str, ServiceSettings] = {}
+    for name in names:
+        if not _SERVICE_NAME.fullmatch(name):
+            problems.append(f"GPU_PHASE_SERVICES: {name!r} is no service name (small letters, digits and dashes)")
+            continue
+        prefix = name.upper().replace("-", "_")
+        url = _read(f"{prefix}_URL", environ, problems) or f"http://{name}:8000"
+        path = _read(f"{prefix}_HEALTH_PATH", environ, problems) or "/healthz"
+        command = _read(f"{prefix}_COMMAND", environ, problems) or ""
+        try:
+            _http_url(url)
+        except ValueError as error:
+            problems.append(f"{prefix}_URL: {error}")
+        if not path.startswith("/"):
+            problems.append(f"{prefix}_HEALTH_PATH: must begin with a slash")
+        try:
+            argv = tuple(shlex.split(command))
+        except ValueError as error:
+            problems.append(f"{prefix}_COMMAND: {error}")
+            argv = ()
+        found[name] = ServiceSettings(name, url, path, argv)
+    return found
+
+
+def _read(name: str, environ: Mapping[str, str], problems: list[str]) -> str | None:
+    text = environ.get(name, "")
+    path = environ.get(f"{name}_FILE", "") if name in SECRETS else ""
+    if path.strip():
+        if text.strip():
+            problems.append(f"{name}: is set twice, also by {name}_FILE: keep one of them")
+            return None
+        try:
+            text = Path(path).read_text(encoding="utf-8").rstrip("\r\n")
+        except (OSError, UnicodeDecodeError) as error:
+            why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+            problems.append(f"{name}_FILE: cannot read {path}: {why}")
+            return None
+    if not text.strip():
+        return None
+    quoted = not name.endswith("_COMMAND") and (text[0] in "'\"" or text[-1] in "'\"")
+    if quoted or text != text.strip():
+        problems.append(f"{name}: has quotes or spaces around its value: take them away")
+        return None
+    return text
+
+
+def _lines(error: ValidationError) -> list[str]:
+    lines: list[str] = []
+    for item in error.errors(include_input=False, include_url=False, include_context=False):
+        message = item["msg"].removeprefix("Value error, ")
+        if not item["loc"]:
+            lines.extend(message.splitlines())
+            continue
+        where = str(item["loc"][0]).upper()
+        if where == "LLM_FEATURE_URLS":
+            where = f"LLM_{item['loc'][1]}_BASE_URL"
+        lines.append(f"{where}: {message[0].lower()}{message[1:]}")
+    return lines

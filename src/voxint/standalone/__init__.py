@@ -1,0 +1,1 @@
+"""Everything on one machine without Docker, GPU or servers to install."""

@@ -1,0 +1,1 @@
+"""Celery: the app, the schedule, thin tasks, and waking workers up."""
