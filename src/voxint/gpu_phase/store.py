@@ -222,10 +222,10 @@ class PhaseStore:
             ).scalar_one_or_none()
         return RequestOutcome(outcome) if outcome else None
 
-    def depths(self) -> Depths:
-        """How much waits for and runs on each lane."""
+    def depths(self, bound: int = queue.STATUS_BOUND) -> Depths:
+        """How much waits for and runs on each lane, counted up to a bound."""
         with self._engine.begin() as connection:
-            return queue.depths(connection)
+            return queue.depths(connection, bound)
 
     def events(self, since: datetime, limit: int = 1000) -> list[Event]:
         """The changes of phase since a moment, oldest first; the newest `limit` of them."""

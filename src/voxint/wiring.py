@@ -1,0 +1,139 @@
+"""The composition root: settings in, parts out. Each part is made when it is first asked for."""
+
+from __future__ import annotations
+
+import os
+import socket
+from datetime import timedelta
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from voxint.gpu_phase.model import Lane
+from voxint.gpu_phase.queue import StagePlan
+
+if TYPE_CHECKING:
+    from sqlalchemy import Engine
+
+    from voxint.gpu_phase.gate import Claim, Gate
+    from voxint.gpu_phase.ports import Broker, LanguageModel, Services
+    from voxint.gpu_phase.store import PhaseStore
+    from voxint.gpu_phase.tick import Machine
+    from voxint.recordings.runs import RunStore
+    from voxint.settings import Settings
+    from voxint.work.publish import Publisher
+    from voxint.work.runner import Heart
+
+STAGE_SERVICES = {
+    "transcribe": frozenset({"whisper"}),
+    "diarize_embed": frozenset({"pyannote", "titanet"}),
+}
+"""Which model services a stage calls."""
+CAPACITY = {"transcribe": 1, "diarize_embed": 1}
+"""The model servers do one inference at a time: more at once would only wait in their queues."""
+
+
+class Parts:
+    """Everything a process of Voxint may need, from one set of settings."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+
+    @cached_property
+    def engine(self) -> Engine:
+        """The database."""
+        from voxint.db.engine import make_engine  # noqa: PLC0415 - a process pays for the parts that it uses
+
+        return make_engine(self.settings.database_url.get_secret_value())
+
+    @cached_property
+    def stages(self) -> StagePlan:
+        """The kinds of work."""
+        from voxint.recordings.stages.order import STAGE_ORDER  # noqa: PLC0415
+
+        return StagePlan(tuple((name, Lane(lane)) for name, lane in STAGE_ORDER), STAGE_SERVICES)
+
+    @cached_property
+    def phase_store(self) -> PhaseStore:
+        """The phase in the database."""
+        from voxint.gpu_phase.store import PhaseStore  # noqa: PLC0415
+
+        return PhaseStore(self.engine, self.stages, grace=self._grace, attempts=self.settings.work_attempts)
+
+    @cached_property
+    def gate(self) -> Gate:
+        """The gate in front of the work."""
+        from voxint.gpu_phase.gate import Gate  # noqa: PLC0415
+
+        return Gate(
+            self.engine,
+            self.settings.policy,
+            self.stages,
+            worker=f"{socket.gethostname()}:{os.getpid()}",
+            grace=self._grace,
+            attempts=self.settings.work_attempts,
+            capacity=CAPACITY,
+        )
+
+    @cached_property
+    def run_store(self) -> RunStore:
+        """The recordings."""
+        from voxint.recordings.runs import RunStore  # noqa: PLC0415
+
+        return RunStore(self.engine, self.settings.media_root)
+
+    @cached_property
+    def broker(self) -> Broker:
+        """The lease broker's client."""
+        from voxint.lease.client import LeaseClient  # noqa: PLC0415
+
+        return LeaseClient(self.settings)
+
+    @cached_property
+    def services(self) -> Services:
+        """The control of the model services."""
+        from voxint.services.control import make_services  # noqa: PLC0415
+
+        return make_services(self.settings, os.environ)
+
+    @cached_property
+    def language_model(self) -> LanguageModel:
+        """Whether the language model is ready."""
+        from voxint.llm.readiness import LlmReadiness  # noqa: PLC0415
+
+        return LlmReadiness(self.settings)
+
+    @cached_property
+    def machine(self) -> Machine:
+        """What a tick works with."""
+        from voxint.gpu_phase.tick import Machine  # noqa: PLC0415
+
+        return Machine(self.phase_store, self.broker, self.services, self.language_model, self.settings.policy)
+
+    @cached_property
+    def publisher(self) -> Publisher:
+        """Wakes workers up."""
+        from voxint.work.publish import Publisher  # noqa: PLC0415
+
+        return Publisher(self.settings)
+
+    def work(self, claim: Claim, heart: Heart) -> dict[str, Any]:
+        """Do a claimed stage; gives its result."""
+        from voxint.recordings.stages import STAGES  # noqa: PLC0415
+        from voxint.recordings.stages.context import StageContext  # noqa: PLC0415
+
+        context = StageContext.load(self.engine, self.settings, claim, heart)
+        return STAGES[claim.kind](context)
+
+    def close(self) -> None:
+        """Let go of the database's connections."""
+        if "engine" in self.__dict__:
+            self.engine.dispose()
+
+    @property
+    def _grace(self) -> timedelta:
+        return timedelta(seconds=self.settings.work_heartbeat_limit_seconds)
+
+
+def make(settings: Settings) -> Parts:
+    """The parts for these settings."""
+    return Parts(settings)
