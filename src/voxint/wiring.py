@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from voxint.gpu_phase.ports import Broker, LanguageModel, Services
     from voxint.gpu_phase.store import PhaseStore
     from voxint.gpu_phase.tick import Machine
+    from voxint.recordings.lifecycle import Lifecycle
     from voxint.recordings.runs import RunStore
     from voxint.settings import Settings
     from voxint.work.publish import Publisher
@@ -80,6 +81,13 @@ class Parts:
         from voxint.recordings.runs import RunStore  # noqa: PLC0415
 
         return RunStore(self.engine, self.settings.media_root)
+
+    @cached_property
+    def lifecycle(self) -> Lifecycle:
+        """Cancels and requeues recordings."""
+        from voxint.recordings.lifecycle import Lifecycle  # noqa: PLC0415
+
+        return Lifecycle(self.engine, self.stages)
 
     @cached_property
     def broker(self) -> Broker:

@@ -84,7 +84,7 @@ class Publisher:
         if not self._settings.gpu_phase_enabled or self._settings.gpu_phase_follow_up_seconds <= 0:
             return False
         token = secrets.token_hex(6)
-        milliseconds = [int(span / timedelta(milliseconds=1)) for span in (after, SHORTEST_GAP, LOST_AFTER)]
+        milliseconds = [str(int(span / timedelta(milliseconds=1))) for span in (after, SHORTEST_GAP, LOST_AFTER)]
         try:
             delay = cast("int", self.client.eval(_ASK, 1, _KEY, token, *milliseconds))
             if delay < 0:

@@ -63,10 +63,12 @@ class BoundedScheduler(Scheduler):
             waiting = self.publisher.queue_length(queue)
         except Exception as error:  # noqa: BLE001 - whatever Redis says: beat goes on and tries at the next time
             log.warning("beat cannot reach Redis: %s", type(error).__name__)
-            return self._skip(entry, advance=advance)
+            self._skip(entry, advance=advance)
+            return None
         if waiting >= MOST_WAITING:
             log.warning("beat sends no %s: %d messages wait in %s and nobody takes them", entry.task, waiting, queue)
-            return self._skip(entry, advance=advance)
+            self._skip(entry, advance=advance)
+            return None
         return super().apply_async(entry, producer=producer, advance=advance, **kwargs)
 
     def _skip(self, entry: ScheduleEntry, *, advance: bool) -> None:
