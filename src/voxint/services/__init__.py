@@ -1,1 +1,1 @@
-"""The model services: starting, stopping, inspecting and asking them."""
+"""The model services: whether they run, whether they answer, and how they are started and stopped."""
