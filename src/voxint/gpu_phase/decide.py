@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from voxint.gpu_phase import reasons
 from voxint.gpu_phase.model import (
     HOLDER,
+    VOXINT_HAS_GPU,
     Cause,
     Condition,
     Cut,
@@ -45,7 +46,15 @@ def decide(state: PhaseState, seen: Seen, policy: Policy) -> Transition:
         seen: what the calls of `plan` for this state brought.
         policy: the operator's numbers.
     """
-    return _BY_PHASE[state.phase](state, seen, policy)
+    transition = _BY_PHASE[state.phase](state, seen, policy)
+    if _asked(seen, RequestKind.AUDIO_NOW) and _still_on_course(transition):
+        return replace(transition, request=RequestOutcome.MET)
+    return transition
+
+
+def _still_on_course(transition: Transition) -> bool:
+    """Whether `audio-now` asks for what is happening anyway. Where the way to audio ends early, it stays pending."""
+    return transition.before.phase in _TO_AUDIO and transition.state.phase in _TO_AUDIO | {Phase.DRAINING}
 
 
 # --- llm: the other service has the GPU ---------------------------------------------------------------------------
@@ -56,7 +65,7 @@ def _llm(state: PhaseState, seen: Seen, policy: Policy) -> Transition:
         state,
         llm_ready=seen.llm is not None and seen.llm.ready,
         llm_checked_at=seen.now,
-        note=reasons.llm_not_ready(seen.llm),
+        note=reasons.in_llm(seen),
     )
     if running(seen.services):
         return _adopt(state, seen, Cause.SERVICE_RUNS)
@@ -64,9 +73,8 @@ def _llm(state: PhaseState, seen: Seen, policy: Policy) -> Transition:
         return _adopt(state, seen, Cause.LEASE_FOUND)
     if release_asked(seen.request):
         return _hold_off(state, probed, seen, policy)
-    blind = reasons.blind(seen)
-    if blind is not None:
-        return Transition(state, replace(probed, note=blind), Cause.UNKNOWN)
+    if reasons.blind(seen) is not None:
+        return Transition(state, probed, Cause.UNKNOWN)
     if _asked(seen, RequestKind.AUDIO_NOW):
         return _begin_switch(state, seen, Cause.AUDIO_NOW, RequestOutcome.ACTED)
     if seen.work.gpu_queued:
@@ -90,8 +98,8 @@ def _adopt(state: PhaseState, seen: Seen, cause: Cause) -> Transition:
 
 
 def _hold_off(before: PhaseState, state: PhaseState, seen: Seen, policy: Policy) -> Transition:
-    """A release in llm keeps the next switch away for min dwell; one made during the hand-back is already met."""
-    if seen.request is not None and seen.request.made_in in _HANDING_BACK:
+    """A release in llm keeps the next switch away for min dwell; one made before llm was reached is already met."""
+    if _met_by_the_way_back(seen):
         return Transition(before, state, Cause.IDLE, RequestOutcome.MET)
     return Transition(before, _held_off(state, seen.now, policy), Cause.HELD_OFF, RequestOutcome.ACTED)
 
@@ -129,14 +137,14 @@ def _begin_switch(state: PhaseState, seen: Seen, cause: Cause, request: RequestO
 
 def _draining_post(state: PhaseState, seen: Seen, policy: Policy) -> Transition:
     if running(seen.services):
-        return _move(state, state, Phase.STOPPING_SERVICES, Cause.SERVICE_RUNS, seen, note=reasons.found(seen.services))
+        return _adopt(state, seen, Cause.SERVICE_RUNS)
     if release_asked(seen.request):
         back = _held_off(state, seen.now, policy)
         return _move(state, back, Phase.LLM, Cause.RELEASE_ASKED, seen, request=RequestOutcome.ACTED)
     if not seen.work.post_in_progress:
-        drained = _move(state, state, Phase.ACQUIRING, Cause.POST_DRAINED, seen, request=_met_on_the_way(seen))
+        drained = _move(state, state, Phase.ACQUIRING, Cause.POST_DRAINED, seen)
         return replace(drained, drained=Lane.POST)
-    return _stay(state, seen, Cause.WORKING, request=_met_on_the_way(seen))
+    return _stay(state, Cause.WORKING)
 
 
 # --- acquiring: the broker makes room -----------------------------------------------------------------------------
@@ -146,19 +154,11 @@ def _acquiring(state: PhaseState, seen: Seen, policy: Policy) -> Transition:
     if release_asked(seen.request):
         return _move(state, state, Phase.RELEASING, Cause.RELEASE_ASKED, seen, request=RequestOutcome.ACTED)
     if running(seen.services):
-        return _move(state, state, Phase.STOPPING_SERVICES, Cause.SERVICE_RUNS, seen, note=reasons.found(seen.services))
+        return _adopt(state, seen, Cause.SERVICE_RUNS)
     late = state.age(seen.now) >= policy.acquire_limit
     match seen.acquire:
         case Granted() as grant:
-            return _move(
-                state,
-                _leased(state, grant),
-                Phase.STARTING_SERVICES,
-                Cause.GRANTED,
-                seen,
-                note=grant.warning,
-                request=_met_on_the_way(seen),
-            )
+            return _move(state, _leased(state, grant), Phase.STARTING_SERVICES, Cause.GRANTED, seen, note=grant.warning)
         case Refused(holder=holder) as refusal if holder != HOLDER:
             failed = fail(state, reasons.refused(refusal), seen.now, at_least=refusal.retry_after)
             return _move(state, failed, Phase.LLM, Cause.REFUSED, seen, note=refusal.warning)
@@ -170,9 +170,9 @@ def _acquiring(state: PhaseState, seen: Seen, policy: Policy) -> Transition:
             failed = fail(state, reasons.acquire_limit(policy, seen), seen.now)
             return _move(state, failed, Phase.RELEASING, Cause.ACQUIRE_LIMIT, seen)
         case Pending():
-            return _stay(state, seen, Cause.WAITING, request=_met_on_the_way(seen))
+            return _stay(state, Cause.WAITING)
         case None:  # the services could not be inspected, so the broker was not asked
-            return _stay(state, seen, Cause.UNKNOWN, note=reasons.blind(seen), request=_met_on_the_way(seen))
+            return _stay(state, Cause.UNKNOWN, note=reasons.blind(seen))
 
 
 def _acquire_failed(state: PhaseState, seen: Seen, reason: str) -> Transition:
@@ -190,13 +190,11 @@ def _starting_services(before: PhaseState, seen: Seen, policy: Policy) -> Transi
     if release_asked(seen.request):
         return _move(before, state, Phase.STOPPING_SERVICES, Cause.RELEASE_ASKED, seen, request=RequestOutcome.ACTED)
     if _all_healthy(seen.services):
-        return _move(before, state, Phase.AUDIO, Cause.SERVICES_HEALTHY, seen, request=_met_on_the_way(seen))
+        return _move(before, state, Phase.AUDIO, Cause.SERVICES_HEALTHY, seen)
     if state.age(seen.now) >= policy.start_limit:
         failed = fail(state, reasons.start_limit(policy, seen.services), seen.now)
         return _move(before, failed, Phase.STOPPING_SERVICES, Cause.START_LIMIT, seen)
-    return _stay(
-        before, seen, Cause.WAITING, state=state, note=reasons.not_started(seen), request=_met_on_the_way(seen)
-    )
+    return _stay(before, Cause.WAITING, state=state, note=reasons.not_started(seen))
 
 
 def _all_healthy(services: tuple[ServiceSeen, ...] | None) -> bool:
@@ -215,10 +213,10 @@ def _audio(before: PhaseState, seen: Seen, policy: Policy) -> Transition:
     if release_asked(seen.request):
         return _move(before, state, Phase.DRAINING, Cause.RELEASE_ASKED, seen, request=RequestOutcome.ACTED)
     if state.age(seen.now) >= policy.max_audio:
-        return _move(before, state, Phase.DRAINING, Cause.MAX_AUDIO, seen, request=_met_on_the_way(seen))
+        return _move(before, state, Phase.DRAINING, Cause.MAX_AUDIO, seen)
     if not (seen.work.gpu_queued or seen.work.gpu_in_progress) and dwelt(state, seen, policy):
-        return _move(before, state, Phase.DRAINING, Cause.QUEUE_EMPTY, seen, request=_met_on_the_way(seen))
-    return _stay(before, seen, Cause.WORKING, state=state, note=reasons.trouble(seen), request=_met_on_the_way(seen))
+        return _move(before, state, Phase.DRAINING, Cause.QUEUE_EMPTY, seen)
+    return _stay(before, Cause.WORKING, state=state, note=reasons.trouble(seen))
 
 
 def _draining(before: PhaseState, seen: Seen, _policy: Policy) -> Transition:
@@ -227,14 +225,14 @@ def _draining(before: PhaseState, seen: Seen, _policy: Policy) -> Transition:
         return _lease_lost(before, state, seen)
     if _stopped(seen.services):
         return _service_stopped(before, state, seen)
-    if release_asked(seen.request) and seen.request is not None and seen.request.made_in is Phase.DRAINING:
+    if _forces_the_drain(seen):
         forced = _move(before, state, Phase.STOPPING_SERVICES, Cause.RELEASE_FORCED, seen, request=RequestOutcome.ACTED)
         return replace(forced, cut=Cut())
     met = RequestOutcome.MET if release_asked(seen.request) else None
     if not seen.work.gpu_in_progress:
         drained = _move(before, state, Phase.STOPPING_SERVICES, Cause.DRAINED, seen, request=met)
         return replace(drained, drained=Lane.GPU)
-    return _stay(before, seen, Cause.WORKING, state=state, note=reasons.trouble(seen), request=met)
+    return _stay(before, Cause.WORKING, state=state, note=reasons.trouble(seen), request=met)
 
 
 def _lease_lost(before: PhaseState, state: PhaseState, seen: Seen) -> Transition:
@@ -259,7 +257,7 @@ def _stopping_services(before: PhaseState, seen: Seen, policy: Policy) -> Transi
     if state.age(seen.now) >= policy.stop_limit:
         failed = fail(state, reasons.stop_limit(policy, seen.services), seen.now)
         return _move(before, failed, Phase.ERROR, Cause.STOP_LIMIT, seen)
-    return _stay(before, seen, Cause.WAITING, state=state, note=reasons.not_stopped(seen.services))
+    return _stay(before, Cause.WAITING, state=state, note=reasons.not_stopped(seen))
 
 
 def _releasing(state: PhaseState, seen: Seen, policy: Policy) -> Transition:
@@ -269,14 +267,14 @@ def _releasing(state: PhaseState, seen: Seen, policy: Policy) -> Transition:
     if not all_stopped(seen.services):
         if late:
             return _release_failed(state, seen, reasons.not_confirmed(policy, seen.services), Cause.RELEASE_LIMIT)
-        return _stay(state, seen, Cause.UNKNOWN, note=reasons.blind(seen))
+        return _stay(state, Cause.UNKNOWN, note=reasons.blind(seen))
     if state.lease_id is None:
         return _learn(state, seen)
     match seen.release:
         case Done():
             return _home(state, seen, Cause.RELEASED)
         case Pending() if not late:
-            return _stay(state, seen, Cause.WAITING)
+            return _stay(state, Cause.WAITING)
         case Pending():
             return _release_failed(state, seen, reasons.release_limit(policy), Cause.RELEASE_LIMIT)
         case Failed(reason):
@@ -290,7 +288,7 @@ def _learn(state: PhaseState, seen: Seen) -> Transition:
     match seen.status:
         case Held(holder=holder, lease_id=str() as lease_id, expires_at=expires_at) if holder == HOLDER:
             learned = replace(state, lease_id=lease_id, lease_expires_at=expires_at, lease_lost=False)
-            return _stay(state, seen, Cause.LEASE_LEARNED, state=learned)
+            return _stay(state, Cause.LEASE_LEARNED, state=learned)
         case Free():
             return _home(state, seen, Cause.NOTHING_HELD)
         case Held(holder=holder) if holder != HOLDER:
@@ -307,7 +305,7 @@ def _home(
     """Back in llm. A cycle without a failed step forgets the failures before it; a failed one keeps them."""
     if not state.cycle_failed:
         state = replace(state, failures=0, retry_after=None)
-    met = RequestOutcome.MET if _release_during_hand_back(seen) else None
+    met = RequestOutcome.MET if _met_by_the_way_back(seen) else None
     return _move(before or state, state, Phase.LLM, cause, seen, note=note, request=met)
 
 
@@ -321,12 +319,13 @@ def _error(before: PhaseState, seen: Seen, _policy: Policy) -> Transition:
         return _move(before, state, Phase.STOPPING_SERVICES, Cause.RELEASE_ASKED, seen, request=RequestOutcome.ACTED)
     if not backing_off(state, seen):
         return _move(before, state, Phase.STOPPING_SERVICES, Cause.RETRY, seen)
-    return _stay(before, seen, Cause.WAITING, state=state, note=reasons.not_stopped(seen.services))
+    return _stay(before, Cause.WAITING, state=state, note=reasons.not_stopped(seen))
 
 
 # --- the parts that the phases share ------------------------------------------------------------------------------
 
-_HANDING_BACK = frozenset({Phase.STOPPING_SERVICES, Phase.RELEASING})
+_TO_AUDIO = frozenset({Phase.DRAINING_POST, Phase.ACQUIRING, Phase.STARTING_SERVICES, Phase.AUDIO})
+_HAS_OR_OWES_GPU = VOXINT_HAS_GPU | {Phase.ERROR}
 
 
 def _move(
@@ -348,7 +347,6 @@ def _move(
 
 def _stay(
     before: PhaseState,
-    _seen: Seen,
     cause: Cause,
     *,
     state: PhaseState | None = None,
@@ -379,7 +377,8 @@ def _renew(state: PhaseState, seen: Seen) -> PhaseState:
         case Lost():
             return replace(state, lease_lost=True)
         case Failed(reason):
-            state = replace(state, last_error=reasons.clean(reasons.renewal_failed(reason)))
+            if not state.cycle_failed:  # what made the cycle fail stays to be seen
+                state = replace(state, last_error=reasons.clean(reasons.renewal_failed(reason)))
         case None:
             pass
     if _expired(state, seen.now):
@@ -415,13 +414,14 @@ def _asked(seen: Seen, kind: RequestKind) -> bool:
     return seen.request is not None and seen.request.kind is kind
 
 
-def _met_on_the_way(seen: Seen) -> RequestOutcome | None:
-    """`audio-now` made on the way to audio, or in it, asks for what is already happening."""
-    return RequestOutcome.MET if _asked(seen, RequestKind.AUDIO_NOW) else None
+def _met_by_the_way_back(seen: Seen) -> bool:
+    """Whether a `release` was made on the way there or back: in llm, nothing is left to do for it."""
+    return release_asked(seen.request) and seen.request is not None and seen.request.made_in in _HAS_OR_OWES_GPU
 
 
-def _release_during_hand_back(seen: Seen) -> bool:
-    return release_asked(seen.request) and seen.request is not None and seen.request.made_in in _HANDING_BACK
+def _forces_the_drain(seen: Seen) -> bool:
+    """Whether a `release` was made in `draining`. The one that ended `audio` does not also force the drain."""
+    return release_asked(seen.request) and seen.request is not None and seen.request.made_in is Phase.DRAINING
 
 
 def later(first: datetime | None, second: datetime) -> datetime:

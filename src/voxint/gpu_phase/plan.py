@@ -79,6 +79,8 @@ def _wanted(call: Call, state: PhaseState, request: Request | None) -> bool:
             return state.lease_id is not None
         case Call.STATUS:
             return state.phase is Phase.LLM or state.lease_id is None
+        case Call.START | Call.HEALTH:
+            return not release_asked(request)
         case _:
             return True
 
@@ -88,7 +90,7 @@ def may(call: Call, seen: Seen) -> bool:
     match call:
         case Call.ACQUIRE:
             return all_stopped(seen.services)
-        case Call.START:
+        case Call.START | Call.HEALTH:
             return renewed(seen)
         case Call.RELEASE:
             return all_stopped(seen.services)

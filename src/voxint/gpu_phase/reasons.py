@@ -111,13 +111,18 @@ def held_by_another(holder: str | None) -> str:
     return f"the broker says that {holder or 'somebody unnamed'} holds the GPU"
 
 
+def in_llm(seen: Seen) -> str | None:
+    """What keeps a switch or the post lane waiting in llm; None when nothing does."""
+    others = seen.status.holder if isinstance(seen.status, Held) else HOLDER
+    parts = (blind(seen), held_by_another(others) if others != HOLDER else None, llm_not_ready(seen.llm))
+    return clean("; ".join(part for part in parts if part)) or None
+
+
 def llm_not_ready(llm: LlmSeen | None) -> str | None:
     """What the post lane waits for; None when it waits for nothing."""
     if llm is None or llm.ready:
         return None
-    return clean(
-        f"the language model does not answer: {llm.detail}" if llm.detail else "the language model does not answer"
-    )
+    return f"the language model does not answer: {llm.detail}" if llm.detail else "the language model does not answer"
 
 
 def blind(seen: Seen) -> str | None:
@@ -147,10 +152,13 @@ def not_started(seen: Seen) -> str | None:
     return clean(f"waiting for {_details(late)}") if late else None
 
 
-def not_stopped(services: tuple[ServiceSeen, ...] | None) -> str | None:
-    """What a stop waits for."""
-    left = _left(services)
-    return clean(f"waiting for {_details(left)} to stop") if left else None
+def not_stopped(seen: Seen) -> str | None:
+    """What a stop waits for, and whether the lease could not be kept meanwhile."""
+    left = _left(seen.services)
+    parts = [f"waiting for {_details(left)} to stop"] if left else []
+    if isinstance(seen.renewal, Failed):
+        parts.append(renewal_failed(seen.renewal.reason))
+    return clean("; ".join(parts)) or None
 
 
 def found(services: tuple[ServiceSeen, ...] | None, lease: Held | None = None) -> str:
