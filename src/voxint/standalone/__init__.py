@@ -1,1 +1,1 @@
-"""Everything on one machine without Docker, GPU or servers to install."""
+"""Everything on one machine without Docker: embedded servers, the supervisor of all processes, and the demo."""

@@ -1,0 +1,174 @@
+"""Real servers for the tests: one PostgreSQL and one Valkey a session, a fresh database and an empty Valkey a test."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from itertools import count
+from typing import TYPE_CHECKING
+
+import psycopg
+import pytest
+import redis
+
+from voxint.db.engine import make_engine
+from voxint.db.migrate import upgrade
+from voxint.standalone.postgres import EmbeddedPostgres
+from voxint.standalone.valkey import EmbeddedValkey
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from sqlalchemy import Engine
+
+_NUMBERS = count(1)
+TEMPLATE = "voxint_template"
+
+
+@pytest.fixture(scope="session")
+def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedPostgres]:
+    """A PostgreSQL of the session's own, with one migrated database that the others are copied from."""
+    folder = tmp_path_factory.mktemp("pg")
+    # A test that loses its server starts it again; nothing here has to outlive the machine's power.
+    server = EmbeddedPostgres(
+        folder / "data", folder / "server.log", options={"fsync": "off", "max_connections": "200"}
+    )
+    server.start()
+    try:
+        server.make_database(TEMPLATE)
+        engine = make_engine(server.url(TEMPLATE))
+        upgrade(engine)
+        engine.dispose()
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture
+def empty_database_url(postgres_server: EmbeddedPostgres) -> Iterator[str]:
+    """A database without any table."""
+    with _database(postgres_server, "template1") as url:
+        yield url
+
+
+@pytest.fixture
+def database_url(postgres_server: EmbeddedPostgres) -> Iterator[str]:
+    """A migrated database of this test's own."""
+    with _database(postgres_server, TEMPLATE) as url:
+        yield url
+
+
+@contextlib.contextmanager
+def _database(server: EmbeddedPostgres, template: str) -> Iterator[str]:
+    server.start()  # a test before this one may have killed it
+    name = f"test_{next(_NUMBERS)}"
+    server.make_database(name, template=template)
+    try:
+        yield server.url(name)
+    finally:
+        server.start()
+        with psycopg.connect(server.url(), autocommit=True) as connection:
+            connection.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+
+
+@pytest.fixture
+def engine(database_url: str) -> Iterator[Engine]:
+    """An engine on the test's database."""
+    made = make_engine(database_url)
+    yield made
+    made.dispose()
+
+
+@pytest.fixture(scope="session")
+def valkey_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedValkey]:
+    """A Valkey of the session's own."""
+    folder = tmp_path_factory.mktemp("vk")
+    server = EmbeddedValkey(folder / "data", folder / "server.log")
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def redis_url(valkey_server: EmbeddedValkey) -> str:
+    """The address of an empty Valkey."""
+    if not valkey_server.answers():  # a test before this one may have killed it
+        valkey_server.stop()
+        valkey_server.start()
+    with contextlib.closing(redis.Redis.from_url(valkey_server.url)) as client:
+        client.flushall()
+    return valkey_server.url
+
+
+@dataclass
+class Processes:
+    """Starts processes for a test, each with its own log; whatever still runs at the end is ended by its id."""
+
+    folder: Path
+    started: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    def start(
+        self, argv: Sequence[str | Path], *, env: Mapping[str, str] | None = None, name: str = "process"
+    ) -> subprocess.Popen[bytes]:
+        """Start it in a session of its own; `python` as the first word is the interpreter of the tests."""
+        words = [str(word) for word in argv]
+        if words[0] == "python":
+            words[0] = sys.executable
+        with self.log(name).open("ab") as output:
+            process = subprocess.Popen(
+                words,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **(env or {})},
+                start_new_session=True,
+            )
+        self.started.append(process)
+        return process
+
+    def log(self, name: str = "process") -> Path:
+        """The file that a process of that name writes to."""
+        return self.folder / f"{name}.log"
+
+    def end(self, process: subprocess.Popen[bytes], number: int = signal.SIGTERM, limit_seconds: float = 15) -> int:
+        """End it and its children: the given signal, then SIGKILL; gives its exit code."""
+        if process.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, number)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(limit_seconds)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        return process.wait(10)
+
+    def end_all(self) -> None:
+        """End whatever still runs, the youngest first."""
+        for process in reversed(self.started):
+            self.end(process)
+
+
+@pytest.fixture
+def processes(tmp_path: Path) -> Iterator[Processes]:
+    """Starts processes, and ends them with the test."""
+    made = Processes(tmp_path)
+    yield made
+    made.end_all()
+
+
+@pytest.fixture
+def eventually() -> Callable[..., None]:
+    """Waits for a condition: `eventually(lambda: ..., 10, "what should have happened")`."""
+
+    def wait(condition: Callable[[], object], limit_seconds: float = 10, what: str = "it never happened") -> None:
+        end = time.monotonic() + limit_seconds
+        while not condition():
+            assert time.monotonic() < end, what
+            time.sleep(0.05)
+
+    return wait
