@@ -1,0 +1,54 @@
+"""`voxint standalone` and `voxint demo`: everything on one machine, without Docker, a GPU, or servers to install."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path  # noqa: TC003 - typer reads the annotations
+from typing import Annotated
+
+import typer
+
+from voxint.cli.environment import data_folder
+from voxint.cli.output import CouldNotError, note
+
+
+def register(app: typer.Typer) -> None:
+    """Put the commands on the main app."""
+    app.command(name="standalone")(standalone)
+
+
+def standalone(
+    *,
+    data: Annotated[
+        Path | None, typer.Option("--data", help="The folder for everything; VOXINT_HOME, or your own data folder.")
+    ] = None,
+    stand_ins: Annotated[
+        bool, typer.Option("--stand-ins", help="Quick stand-ins in place of the models, to try the turns.")
+    ] = False,
+    stop: Annotated[
+        bool, typer.Option("--stop", help="Stop the one that runs, or what is left of one that was killed.")
+    ] = False,
+) -> None:
+    """Run everything here until Ctrl-C: database, workers, broker, models, console."""
+    from voxint.standalone.home import Home, HomeError  # noqa: PLC0415 - psutil and psycopg are for those who run it
+    from voxint.standalone.postgres import PostgresError  # noqa: PLC0415
+    from voxint.standalone.sockets import SocketFolderError  # noqa: PLC0415
+    from voxint.standalone.supervisor import Options, run_standalone, stop_standalone  # noqa: PLC0415
+    from voxint.standalone.valkey import ValkeyError  # noqa: PLC0415
+
+    home = Home((data or data_folder(os.environ)).absolute())
+    try:
+        if stop:
+            status = stop_standalone(home, _say)
+        else:
+            options = Options(models="stand-ins" if stand_ins else "offline")
+            status = run_standalone(home, options, os.environ, _say)
+    except (HomeError, PostgresError, ValkeyError, SocketFolderError) as error:
+        raise CouldNotError(str(error)) from error
+    raise typer.Exit(status)
+
+
+def _say(text: str) -> None:
+    note(f"standalone: {text}")
+    sys.stderr.flush()
