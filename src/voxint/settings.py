@@ -163,6 +163,7 @@ class Settings(BaseModel):
     llm_notice: str = Field("", description="A sentence about the model that stands in every transcript's header.")
     llm_feature_urls: dict[str, HttpUrl] = Field(default_factory=dict, description="LLM_<FEATURE>_BASE_URL.")
 
+    whisper_model: str = Field("default", description="The speech recogniser's name in requests.")
     service_timeout_seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] = Field(
         7200, description="Longest wait for one answer of a model service."
     )

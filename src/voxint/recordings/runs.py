@@ -1,0 +1,164 @@
+"""The store of runs: add a recording, look at what is there, read what its stages made."""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import insert, select, text
+
+from voxint.db import clock
+from voxint.db.tables import RUN, STAGE_EXECUTION, STAGE_RESULT, WORK_ITEM
+from voxint.recordings.errors import NotAddedError
+from voxint.recordings.media.probe import MediaError, probe
+from voxint.recordings.rows import RUNS, run_by_id, run_from
+from voxint.recordings.run import Execution, RunDetail, SpeakerRange
+from voxint.recordings.stages.order import FIRST_LANE, FIRST_STAGE
+from voxint.recordings.titles import language_code, title_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sqlalchemy import Connection, Engine
+
+    from voxint.recordings.media.probe import MediaFacts
+    from voxint.recordings.run import Run
+
+
+class RunStore:
+    """The recordings in the database.
+
+    Args:
+        engine: the database.
+        media_root: the folder below which every run has its own.
+        look: reads a media file's headers; a child process by default.
+    """
+
+    def __init__(self, engine: Engine, media_root: Path, look: Callable[[Path], MediaFacts] = probe) -> None:
+        self._engine = engine
+        self._media_root = media_root
+        self._look = look
+
+    def add(
+        self,
+        source: str | Path,
+        *,
+        title: str | None = None,
+        language: str | None = None,
+        speakers: str | SpeakerRange | None = None,
+        uploaded: bool = False,
+    ) -> Run:
+        """Look at a recording, and queue it.
+
+        Args:
+            source: a media file's path.
+            title: how it is shown; the file's name where it is not given.
+            language: a language code such as `en`; None or `auto` lets the model tell.
+            speakers: `3` or `2-4`; None lets the model tell.
+            uploaded: the file was put there for us, and is taken away once it is taken in.
+
+        Raises:
+            NotAddedError: it is no recording that can be worked on; nothing was queued.
+        """
+        try:
+            code = language_code(language)
+            spoken = speakers if isinstance(speakers, SpeakerRange) else SpeakerRange.parse(speakers)
+        except ValueError as error:
+            raise NotAddedError(str(error)) from None
+        path, facts = self._look_at(source)
+        kind = "upload" if uploaded else "file"
+        with self._engine.begin() as connection:
+            run_id = self._insert(
+                connection,
+                title=title_of(title, path.stem),
+                source=str(path),
+                source_kind=kind,
+                language=code,
+                speakers_min=spoken.fewest,
+                speakers_max=spoken.most,
+                duration_seconds=facts.duration_seconds,
+                warnings=list(facts.warnings),
+            )
+            run = run_by_id(connection, self._media_root, run_id)
+        if run is None:
+            raise NotAddedError("the recording was taken away while it was added")
+        return run
+
+    def _look_at(self, source: str | Path) -> tuple[Path, MediaFacts]:
+        path = Path(source).absolute()
+        try:
+            str(path).encode()
+        except UnicodeEncodeError:
+            raise NotAddedError(f"cannot add {path.name!a}: its name is not UTF-8: rename it") from None
+        try:
+            if not path.is_file():
+                why = "it is no plain file" if path.exists() else "there is no such file"
+                raise NotAddedError(f"cannot add {path}: {why}")
+            return path, self._look(path)
+        except MediaError as error:
+            raise NotAddedError(f"cannot add {path.name}: {error}") from None
+        except OSError as error:
+            raise NotAddedError(f"cannot add {path}: {error.strerror or error}") from None
+
+    def _insert(self, connection: Connection, **values: Any) -> int:  # noqa: ANN401 - columns of the run table
+        now = clock.read(connection)
+        run_id = int(
+            connection.execute(text("SELECT nextval(pg_get_serial_sequence('run', 'id'))")).scalar_one(),
+        )
+        # The random part keeps a media folder that outlives its database from being written over.
+        folder = f"runs/{run_id}-{secrets.token_hex(3)}"
+        connection.execute(insert(RUN).values(id=run_id, folder=folder, created_at=now, **values))
+        connection.execute(
+            insert(WORK_ITEM).values(run_id=run_id, kind=FIRST_STAGE, lane=FIRST_LANE, queued_at=now, waiting_since=now)
+        )
+        return run_id
+
+    def list(self, *, limit: int = 100, before: int | None = None, status: str | None = None) -> tuple[Run, ...]:
+        """The newest runs first.
+
+        Args:
+            limit: how many at most.
+            before: only runs with a smaller number, for the next page.
+            status: only runs of this status.
+        """
+        query = (
+            f"{RUNS} WHERE (CAST(:before AS bigint) IS NULL OR run.id < :before)"
+            " AND (CAST(:status AS text) IS NULL OR run.status = :status) ORDER BY run.id DESC LIMIT :limit"
+        )
+        with self._engine.connect() as connection:
+            rows = connection.execute(text(query), {"before": before, "status": status, "limit": limit}).all()
+        return tuple(run_from(row, self._media_root) for row in rows)
+
+    def get(self, run_id: int) -> Run | None:
+        """One run; None where there is none of that number."""
+        with self._engine.connect() as connection:
+            return run_by_id(connection, self._media_root, run_id)
+
+    def show(self, run_id: int) -> RunDetail | None:
+        """One run with all that was done to it, the oldest first."""
+        table = STAGE_EXECUTION.c
+        with self._engine.connect() as connection:
+            run = run_by_id(connection, self._media_root, run_id)
+            if run is None:
+                return None
+            columns = (table.kind, table.attempt, table.worker, table.started_at)
+            rows = connection.execute(
+                select(*columns, table.ended_at, table.outcome, table.detail)
+                .where(table.run_id == run_id)
+                .order_by(table.id)
+            ).all()
+            kinds = connection.execute(
+                select(STAGE_RESULT.c.kind)
+                .where(STAGE_RESULT.c.run_id == run_id)
+                .order_by(STAGE_RESULT.c.made_at, STAGE_RESULT.c.kind)
+            ).scalars()
+            return RunDetail(run, tuple(Execution(*row) for row in rows), tuple(kinds))
+
+    def results(self, run_id: int) -> dict[str, dict[str, Any]]:
+        """What the run's stages and jobs made, by kind."""
+        with self._engine.connect() as connection:
+            rows = connection.execute(
+                select(STAGE_RESULT.c.kind, STAGE_RESULT.c.data).where(STAGE_RESULT.c.run_id == run_id)
+            ).all()
+        return {row.kind: row.data for row in rows}
