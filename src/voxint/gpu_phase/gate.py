@@ -249,13 +249,27 @@ class Gate:
         with self._engine.begin() as connection:
             return queue.reap(connection, clock.read(connection), self._grace, self._attempts)
 
-    def claimable(self, lane: Lane) -> bool:
-        """Whether a claim would find something now. A look, not a promise."""
+    def due(self, lane: Lane) -> timedelta | None:
+        """How long until a claim would find something: zero for now, None for nothing in sight. A look, not a promise.
+
+        Work that waits after a failed attempt, or a "not now", comes up by itself; a closed lane does not.
+        """
         with self._engine.connect() as connection, connection.begin() as transaction:
             now = clock.read(connection)
-            found = self._next(connection, lane, now, self._door(connection, lane, now)) is not None
+            door = self._door(connection, lane, now)
+            found = self._next(connection, lane, now, door) is not None
+            wait = timedelta(0) if found else self._earliest(connection, lane, now, door)
             transaction.rollback()
-        return found
+        return wait
+
+    def _earliest(self, connection: Connection, lane: Lane, now: datetime, door: _Door) -> timedelta | None:
+        if not door.any_work:
+            return None
+        earliest = connection.execute(
+            text("SELECT min(not_before) FROM work_item WHERE lane = :lane AND state = 'queued' AND not_before > :now"),
+            {"lane": lane.value, "now": now},
+        ).scalar_one()
+        return None if earliest is None else earliest - now
 
 
 def _paused(connection: Connection) -> bool:

@@ -121,6 +121,20 @@ class Publisher:
             return 0
         return max(missing, 0)
 
+    def wake_lane_later(self, lane: Lane, after: timedelta) -> bool:
+        """One wake-up for work that comes up by itself after a while. Never more than one is on its way."""
+        seconds = after.total_seconds()
+        try:
+            first = self.client.set(f"voxint:later:{lane}", "1", nx=True, px=int(seconds * 1000) + 1)
+            if first:
+                self._send(
+                    WORK_TASK, {"lane": lane.value}, LANE_QUEUE[lane], countdown=seconds + 0.05, expires=seconds + 300
+                )
+        except _TROUBLE as error:
+            log.warning("could not wake the %s lane's workers later: %s", lane, _words(error))
+            return False
+        return bool(first)
+
     def queue_length(self, name: str) -> int:
         """How many messages wait in a queue."""
         return cast("int", self.client.llen(name))

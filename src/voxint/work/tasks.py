@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from celery.signals import worker_process_init, worker_process_shutdown
 
-from voxint.gpu_phase.followup import next_look
+from voxint.gpu_phase.followup import AT_ONCE, next_look
 from voxint.gpu_phase.model import Lane
 from voxint.gpu_phase.tick import canonical, tick
 from voxint.logs import line
@@ -136,9 +136,12 @@ def run_work(parts: Parts, lane: Lane) -> None:
     if claim is None:
         return
     for each in Lane:
-        if parts.gate.claimable(each):
-            parts.publisher.wake_lane(each, 1 if each is not lane else LANE_LOOK)
-        elif each is lane:
+        due = parts.gate.due(each)
+        if due == AT_ONCE:
+            parts.publisher.wake_lane(each, LANE_LOOK if each is lane else 1)
+        elif due is not None:
+            parts.publisher.wake_lane_later(each, due)
+        if due is None and each is lane:
             parts.publisher.wake_phase()
 
 
@@ -146,5 +149,5 @@ def run_sweep(parts: Parts) -> None:
     """Give back the work of the dead, and wake open lanes whose wake-ups were lost."""
     parts.gate.reap()
     for lane in Lane:
-        if parts.gate.claimable(lane):
+        if parts.gate.due(lane) == AT_ONCE:
             wake_lane(parts, lane)
