@@ -1,4 +1,3 @@
-# ruff: noqa: T201
 """A model service's outside in a few lines: a health answer, a slow or stubborn end. Started by the contract tests."""
 
 import argparse

@@ -12,8 +12,8 @@ import time
 from datetime import timedelta
 
 from sqlalchemy import text
-from voxint.recordings.errors import ClaimLost, NotNow, StageFailed
 
+from voxint.recordings.errors import ClaimLost, NotNow, StageFailed
 from voxint.settings import load_settings
 from voxint.wiring import Parts
 from voxint.work.processes import run_beat, run_worker
