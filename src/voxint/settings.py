@@ -142,6 +142,10 @@ class Settings(BaseModel):
         Path("run"), description="Where process control remembers what it started (SERVICE_CONTROL=process)."
     )
 
+    gpu_turn_file: Path | None = Field(
+        None, description="The file by which the gpu-phase worker lets model containers start. Set by the overlay."
+    )
+
     work_heartbeat_seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] = Field(
         10, description="How often running work says that it lives."
     )

@@ -4,113 +4,24 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import psutil
 import pytest
+from service_worlds import NAMES, TINY, DockerWorld, ProcessWorld, eventually
 
 from voxint.gpu_phase.model import Condition
 from voxint.services import process_table
 from voxint.services.process import ProcessControl
-from voxint.settings import ServiceSettings, Settings
-
-if TYPE_CHECKING:
-    from voxint.gpu_phase.ports import Services
-
-NAMES = ("whisper", "pyannote", "titanet")
-TINY = Path(__file__).with_name("tiny_service.py")
+from voxint.settings import ServiceSettings
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-def eventually(what, seconds=10.0):
-    until = time.monotonic() + seconds
-    while True:
-        value = what()
-        if value or time.monotonic() > until:
-            return value
-        time.sleep(0.02)
-
-
-class ProcessWorld:
-    """Services as child processes, and what the world may do to them."""
-
-    grace = 0.6
-
-    def __init__(self, folder, monkeypatch):
-        self.folder = folder
-        self.monkeypatch = monkeypatch
-        self.options = {name: [] for name in NAMES}
-        self.ports = {name: free_port() for name in NAMES}
-
-    def settings(self):
-        services = {
-            name: ServiceSettings(
-                name,
-                f"http://127.0.0.1:{self.ports[name]}",
-                "/healthz",
-                (sys.executable, str(TINY), "--port", str(self.ports[name]), *self.options[name]),
-            )
-            for name in NAMES
-        }
-        return Settings(service_control="process", service_state_dir=self.folder / "run", services=services)
-
-    def control(self) -> Services:
-        environ = {**os.environ, "DATABASE_URL": "postgresql://u:secret@127.0.0.1/v", "GPU_LEASE_TOKEN": "hush"}
-        return ProcessControl(self.settings(), environ, stop_grace_seconds=self.grace, stop_call_seconds=1.0)
-
-    def pids(self, name):
-        records = dict.fromkeys(NAMES)
-        return [process.pid for process in process_table.living(self.folder / "run", records)[name]]
-
-    def behave(self, name, *, start_seconds=0.0, stop_seconds=0.0, ignore_stop=False):
-        self.options[name] = ["--start-seconds", str(start_seconds), "--stop-seconds", str(stop_seconds)]
-        self.options[name] += ["--ignore-term"] if ignore_stop else []
-
-    def cannot_start(self, name):
-        self.options[name] = ["--fail", "the card is held by the language model"]
-
-    def can_start(self, name):
-        self.options[name] = []
-
-    def die(self, name):
-        for pid in self.pids(name):
-            os.kill(pid, signal.SIGKILL)
-
-    def freeze(self, name):
-        for pid in self.pids(name):
-            os.kill(pid, signal.SIGSTOP)
-
-    def identity(self, name):
-        return self.pids(name)
-
-    def lose_engine(self):
-        def refuse():
-            raise PermissionError(13, "Permission denied", "/proc")
-
-        self.monkeypatch.setattr(psutil, "pids", refuse)
-
-    def find_engine(self):
-        self.monkeypatch.undo()
-
-    def close(self):
-        self.find_engine()
-        for name in NAMES:
-            self.die(name)
-
-
-@pytest.fixture(params=["process"])
+@pytest.fixture(params=[ProcessWorld, DockerWorld], ids=["process", "docker"])
 def world(request, tmp_path, monkeypatch):
-    made = ProcessWorld(tmp_path, monkeypatch)
+    made = request.param(tmp_path, monkeypatch)
     yield made
     made.close()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from voxint.services.process import ProcessControl
 from voxint.settings import SettingsError
 
 if TYPE_CHECKING:
@@ -26,9 +25,13 @@ def make_services(settings: Settings, environ: Mapping[str, str]) -> Services:
     """
     match settings.service_control:
         case "process":
+            from voxint.services.process import ProcessControl  # noqa: PLC0415 - only the one that is used is loaded
+
             return ProcessControl(settings, environ)
         case "docker":
-            raise NotImplementedError  # comes next
+            from voxint.services.docker import DockerControl  # noqa: PLC0415
+
+            return DockerControl(settings, environ)
         case "none":
             raise SettingsError(
                 ["SERVICE_CONTROL: none starts and stops nothing: the gpu-phase worker needs docker or process"]

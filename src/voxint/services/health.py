@@ -19,11 +19,12 @@ import httpx
 
 from voxint.gpu_phase.model import Condition
 from voxint.gpu_phase.reasons import clean
-from voxint.services.parallel import at_once
+from voxint.services.causes import causes
+from voxint.services.parallel import StillAtWorkError, at_once
 from voxint.services.states import not_ready_because
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
 
     from voxint.gpu_phase.model import ServiceSeen
     from voxint.settings import ServiceSettings
@@ -94,7 +95,7 @@ def probe_all(urls: Mapping[str, str], limit_seconds: float = HEALTH_SECONDS) ->
         match result:
             case Health():
                 found[name] = result
-            case TimeoutError():
+            case StillAtWorkError():
                 found[name] = Health(Answer.CONNECT_TIMED_OUT, f"its name was not resolved within {limit_seconds:g} s")
             case error:
                 found[name] = _failure(error)
@@ -201,8 +202,7 @@ def _read(content_type: str, body: bytes) -> Health:
 
 def _failure(error: Exception) -> Health:
     """The name of a connection's failure. httpx has one class for many: only the chain of causes tells."""
-    causes = list(_chain(error))
-    for cause in causes:
+    for cause in causes(error):
         match cause:
             case ConnectionRefusedError():
                 return Health(Answer.REFUSED, "connection refused")
@@ -220,15 +220,3 @@ def _failure(error: Exception) -> Health:
     if isinstance(error, (httpx.RemoteProtocolError, httpx.DecodingError)):
         return Health(Answer.MALFORMED, f"gives a malformed reply: {text}")
     return Health(Answer.BROKEN, f"the connection broke: {text}")
-
-
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    seen: set[int] = set()
-    waiting = [error]
-    while waiting:
-        current = waiting.pop(0)
-        if current is None or id(current) in seen:
-            continue
-        seen.add(id(current))
-        yield current
-        waiting += [current.__cause__, current.__context__, *getattr(current, "exceptions", ())]

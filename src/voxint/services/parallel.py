@@ -16,42 +16,62 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class _Slot(Generic[T]):
-    def __init__(self, call: Callable[[], T]) -> None:
-        self._call = call
-        self.done = threading.Event()
-        self.value: T | None = None
-        self.error: Exception | None = None
+class StillAtWorkError(TimeoutError):
+    """A call has not ended within the limit; it goes on."""
 
-    def run(self) -> None:
+
+class _Running(Generic[T]):
+    def __init__(self, name: str, call: Callable[[], T]) -> None:
+        self._call = call
+        self._done = threading.Event()
+        self._result: T | Exception
+        self._thread = threading.Thread(target=self._run, name=f"voxint {name}", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
         try:
-            self.value = self._call()
+            self._result = self._call()
         except Exception as error:  # noqa: BLE001 - handed to the caller, who gives it a name
-            self.error = error
+            self._result = error
         finally:
-            self.done.set()
+            self._done.set()
+
+    @property
+    def at_work(self) -> bool:
+        """Whether it goes on. A thread does not survive a fork: there it has neither ended nor goes on."""
+        return self._thread.is_alive() and not self._done.is_set()
+
+    def result(self, until: float, limit_seconds: float) -> T | Exception:
+        if self._done.wait(max(0.0, until - time.monotonic())):
+            return self._result
+        return StillAtWorkError(f"no answer within {limit_seconds:g} s")
+
+
+class Calls(Generic[T]):
+    """Calls by name, of which each is at work only once: asked for again meanwhile, it is waited for instead."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._running: dict[str, _Running[T]] = {}
+
+    def at_once(self, calls: Mapping[str, Callable[[], T]], limit_seconds: float) -> dict[str, T | Exception]:
+        """Run every call in a thread of its own, unless it is still at work from before.
+
+        Args:
+            calls: what to call, by name.
+            limit_seconds: how long to wait for all of them together.
+
+        Returns:
+            By name: what the call gave, the exception that it raised, or StillAtWorkError.
+        """
+        until = time.monotonic() + limit_seconds
+        with self._lock:
+            self._running = {name: running for name, running in self._running.items() if running.at_work}
+            mine = {name: self._running.get(name) or _Running(name, call) for name, call in calls.items()}
+            self._running.update(mine)
+        return {name: running.result(until, limit_seconds) for name, running in mine.items()}
 
 
 def at_once(calls: Mapping[str, Callable[[], T]], limit_seconds: float) -> dict[str, T | Exception]:
-    """Run every call in a thread of its own.
-
-    Args:
-        calls: what to call, by name.
-        limit_seconds: how long to wait for all of them together.
-
-    Returns:
-        By name: what the call gave, the exception that it raised, or TimeoutError where it is still at work.
-    """
-    slots: dict[str, _Slot[T]] = {name: _Slot(call) for name, call in calls.items()}
-    for name, slot in slots.items():
-        threading.Thread(target=slot.run, name=f"voxint {name}", daemon=True).start()
-    until = time.monotonic() + limit_seconds
-    results: dict[str, T | Exception] = {}
-    for name, slot in slots.items():
-        if not slot.done.wait(max(0.0, until - time.monotonic())):
-            results[name] = TimeoutError(f"no answer within {limit_seconds:g} s")
-        elif slot.error is not None:
-            results[name] = slot.error
-        else:
-            results[name] = slot.value  # type: ignore[assignment]  # it ended without an error
-    return results
+    """Run every call in a thread of its own, as `Calls.at_once`, with no memory of earlier ones."""
+    return Calls[T]().at_once(calls, limit_seconds)

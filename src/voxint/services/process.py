@@ -28,7 +28,7 @@ from voxint.services.process_table import Living, living, marks, started_at
 from voxint.settings import SECRETS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
     from pathlib import Path
 
     from voxint.settings import ServiceSettings, Settings
@@ -91,16 +91,21 @@ class ProcessControl:
         answered = with_health(self.inspect(), self._services)
         return tuple(_with_trouble(service, records[service.name]) for service in answered)
 
-    def start(self) -> dict[str, str]:
-        """Start what does not run. A service that ended by itself since the last call is named, and started again."""
+    def start(self, only: Collection[str] | None = None) -> dict[str, str]:
+        """Start what does not run. A service that ended by itself since the last call is named, and started again.
+
+        Args:
+            only: the services meant; all by default.
+        """
         records = self._records()
         try:
             found = self._living(records)
         except OSError as error:
             why = clean(f"cannot read the process table: {error}")
-            return dict.fromkeys(self._services, why)
+            return dict.fromkeys(self._names(only), why)
         failures: dict[str, str] = {}
-        for name, service in self._services.items():
+        for name in self._names(only):
+            service = self._services[name]
             record = records[name]
             if not found[name]:
                 why_not = self._start(service, record)
@@ -113,8 +118,12 @@ class ProcessControl:
                 failures[name] = why_not
         return failures
 
-    def stop(self) -> None:
-        """Ask all to end, at the same time; kill what has not ended within the grace. Waits a few seconds at most."""
+    def stop(self, only: Collection[str] | None = None) -> None:
+        """Ask all to end, at the same time; kill what has not ended within the grace. Waits a few seconds at most.
+
+        Args:
+            only: the services meant; all by default.
+        """
         until = time.monotonic() + self._stop_call
         while True:
             records = self._records()
@@ -123,11 +132,14 @@ class ProcessControl:
             except OSError as error:
                 _log.warning("cannot stop the services: cannot read the process table: %s", error)
                 return
-            for name in self._services:
+            for name in self._names(only):
                 self._stop(name, found[name], records[name])
-            left = [process for name in self._services for process in found[name]]
+            left = [process for name in self._names(only) for process in found[name]]
             if not left or not self._wait(left, until):
                 return
+
+    def _names(self, only: Collection[str] | None) -> tuple[str, ...]:
+        return tuple(name for name in self._services if only is None or name in only)
 
     # --- one service -------------------------------------------------------------------------------------------
 
