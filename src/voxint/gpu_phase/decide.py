@@ -87,13 +87,7 @@ def _llm(state: PhaseState, seen: Seen, policy: Policy) -> Transition:
 def _adopt(state: PhaseState, seen: Seen, cause: Cause) -> Transition:
     """A crash, or a person, left something that must be taken down first. It is no failure of ours."""
     lease = _our_lease(seen)
-    held = replace(
-        state,
-        lease_id=lease.lease_id if lease else None,
-        lease_expires_at=lease.expires_at if lease else None,
-        lease_lost=False,
-        cycle_failed=state.failures > 0,
-    )
+    held = replace(_learned(state, lease) if lease else state, cycle_failed=state.failures > 0)
     return _move(state, held, Phase.STOPPING_SERVICES, cause, seen, note=reasons.found(seen.services, lease))
 
 
@@ -260,35 +254,42 @@ def _stopping_services(before: PhaseState, seen: Seen, policy: Policy) -> Transi
     return _stay(before, Cause.WAITING, state=state, note=reasons.not_stopped(seen))
 
 
-def _releasing(state: PhaseState, seen: Seen, policy: Policy) -> Transition:
+def _releasing(before: PhaseState, seen: Seen, policy: Policy) -> Transition:
+    lease = _our_lease(seen)
+    state = _learned(before, lease) if lease else before
     if running(seen.services):
-        return _move(state, state, Phase.STOPPING_SERVICES, Cause.SERVICE_RUNS, seen, note=reasons.found(seen.services))
+        note = reasons.found(seen.services)
+        return _move(before, state, Phase.STOPPING_SERVICES, Cause.SERVICE_RUNS, seen, note=note)
     late = state.age(seen.now) >= policy.release_limit
     if not all_stopped(seen.services):
         if late:
-            return _release_failed(state, seen, reasons.not_confirmed(policy, seen.services), Cause.RELEASE_LIMIT)
-        return _stay(state, Cause.UNKNOWN, note=reasons.blind(seen))
+            reason = reasons.not_confirmed(policy, seen.services)
+            return _release_failed(before, state, seen, reason, Cause.RELEASE_LIMIT)
+        return _stay(before, Cause.UNKNOWN, state=state, note=reasons.blind(seen))
+    if lease is not None:
+        return _stay(before, Cause.LEASE_LEARNED, state=state)
     if state.lease_id is None:
-        return _learn(state, seen)
+        return _nothing_known(state, seen)
+    return _released(state, seen, policy, late=late)
+
+
+def _released(state: PhaseState, seen: Seen, policy: Policy, *, late: bool) -> Transition:
     match seen.release:
         case Done():
             return _home(state, seen, Cause.RELEASED)
         case Pending() if not late:
             return _stay(state, Cause.WAITING)
         case Pending():
-            return _release_failed(state, seen, reasons.release_limit(policy), Cause.RELEASE_LIMIT)
+            return _release_failed(state, state, seen, reasons.release_limit(policy), Cause.RELEASE_LIMIT)
         case Failed(reason):
-            return _release_failed(state, seen, reasons.release_failed(reason), Cause.RELEASE_FAILED)
+            return _release_failed(state, state, seen, reasons.release_failed(reason), Cause.RELEASE_FAILED)
         case None:
-            return _release_failed(state, seen, reasons.release_failed("no answer"), Cause.RELEASE_FAILED)
+            return _release_failed(state, state, seen, reasons.release_failed("no answer"), Cause.RELEASE_FAILED)
 
 
-def _learn(state: PhaseState, seen: Seen) -> Transition:
-    """No id is known: the broker says whether there is a lease of ours to give back."""
+def _nothing_known(state: PhaseState, seen: Seen) -> Transition:
+    """No id is known, and the broker does not name one: either nothing is held, or nobody can say."""
     match seen.status:
-        case Held(holder=holder, lease_id=str() as lease_id, expires_at=expires_at) if holder == HOLDER:
-            learned = replace(state, lease_id=lease_id, lease_expires_at=expires_at, lease_lost=False)
-            return _stay(state, Cause.LEASE_LEARNED, state=learned)
         case Free():
             return _home(state, seen, Cause.NOTHING_HELD)
         case Held(holder=holder) if holder != HOLDER:
@@ -296,21 +297,22 @@ def _learn(state: PhaseState, seen: Seen) -> Transition:
         case _:
             reason = reasons.status_unknown(seen.status)
             known = state if state.cycle_failed else fail(state, reason, seen.now)
-            return _home(known, seen, Cause.STATUS_UNKNOWN, before=state, note=reason)
+            return _home(state, seen, Cause.STATUS_UNKNOWN, state=known, note=reason)
 
 
 def _home(
-    state: PhaseState, seen: Seen, cause: Cause, *, before: PhaseState | None = None, note: str | None = None
+    before: PhaseState, seen: Seen, cause: Cause, *, state: PhaseState | None = None, note: str | None = None
 ) -> Transition:
     """Back in llm. A cycle without a failed step forgets the failures before it; a failed one keeps them."""
+    state = state or before
     if not state.cycle_failed:
         state = replace(state, failures=0, retry_after=None)
     met = RequestOutcome.MET if _met_by_the_way_back(seen) else None
-    return _move(before or state, state, Phase.LLM, cause, seen, note=note, request=met)
+    return _move(before, state, Phase.LLM, cause, seen, note=note, request=met)
 
 
-def _release_failed(state: PhaseState, seen: Seen, reason: str, cause: Cause) -> Transition:
-    return _move(state, fail(state, reason, seen.now), Phase.ERROR, cause, seen)
+def _release_failed(before: PhaseState, state: PhaseState, seen: Seen, reason: str, cause: Cause) -> Transition:
+    return _move(before, fail(state, reason, seen.now), Phase.ERROR, cause, seen)
 
 
 def _error(before: PhaseState, seen: Seen, _policy: Policy) -> Transition:
@@ -341,7 +343,8 @@ def _move(
     """A step. Entering llm gives the lease up; every step stores that the language model was not asked since."""
     if phase is Phase.LLM:
         state = replace(state, lease_id=None, lease_expires_at=None, lease_lost=False)
-    after = replace(state, phase=phase, phase_since=seen.now, llm_ready=False, llm_checked_at=None, note=note)
+    words = reasons.clean(note) if note else None
+    after = replace(state, phase=phase, phase_since=seen.now, llm_ready=False, llm_checked_at=None, note=words)
     return Transition(before, after, cause, request)
 
 
@@ -392,6 +395,10 @@ def _expired(state: PhaseState, now: datetime) -> bool:
 
 def _leased(state: PhaseState, grant: Granted) -> PhaseState:
     return replace(state, lease_id=grant.lease_id, lease_expires_at=grant.expires_at, lease_lost=False)
+
+
+def _learned(state: PhaseState, lease: Held) -> PhaseState:
+    return replace(state, lease_id=lease.lease_id, lease_expires_at=lease.expires_at, lease_lost=False)
 
 
 def _our_lease(seen: Seen) -> Held | None:
