@@ -73,6 +73,7 @@ GPU_PHASE = Table(
     Column("cycle_failed", Boolean, nullable=False, server_default=text("false")),
     Column("llm_ready", Boolean, nullable=False, server_default=text("false")),
     _moment("llm_checked_at"),
+    _moment("llm_silent_since"),
     Column("note", Text),
     _moment("ticked_at"),
     Column("version", BigInteger, nullable=False, server_default=text("1")),

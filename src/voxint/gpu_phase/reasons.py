@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from voxint.gpu_phase.plan import Seen
     from voxint.gpu_phase.policy import Policy
 
+NO_ANSWER = "the language model does not answer"
 REFUSED_NAMING_US = "the broker refused a new lease because voxint already holds one"
 
 
@@ -122,7 +123,7 @@ def llm_not_ready(llm: LlmSeen | None) -> str | None:
     """What the post lane waits for; None when it waits for nothing."""
     if llm is None or llm.ready:
         return None
-    return f"the language model does not answer: {llm.detail}" if llm.detail else "the language model does not answer"
+    return f"{NO_ANSWER}: {llm.detail}" if llm.detail else NO_ANSWER
 
 
 def blind(seen: Seen) -> str | None:

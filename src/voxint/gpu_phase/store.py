@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import bindparam, insert, select, text, update
+from sqlalchemy import bindparam, func, insert, select, text, update
 from sqlalchemy.dialects import postgresql
 
 from voxint.db import clock
@@ -56,6 +56,8 @@ class Stored:
     state: PhaseState
     version: int
     ticked_at: datetime | None
+    llm_silent_since: datetime | None = None
+    """Since when no tick of this stay in `llm` had an answer of the language model. For people; nothing decides by it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +168,7 @@ class PhaseStore:
                 .values(
                     {name: getattr(transition.state, name) for name in _STATE_COLUMNS}
                     | {"ticked_at": now, "version": stored.version + 1}
+                    | {"llm_silent_since": _silent_since(transition.state, now)}
                 )
             )
             if saved.rowcount != 1 or not self._still_drained(connection, transition.drained, now):
@@ -266,7 +269,13 @@ def stored_from(row: Row[Any]) -> Stored:
     """The values of a row of `gpu_phase`."""
     values = {name: getattr(row, name) for name in _STATE_COLUMNS}
     values["phase"] = Phase(values["phase"])
-    return Stored(PhaseState(**values), row.version, row.ticked_at)
+    return Stored(PhaseState(**values), row.version, row.ticked_at, row.llm_silent_since)
+
+
+def _silent_since(after: PhaseState, now: datetime) -> Any:  # noqa: ANN401 - a value, or an expression on the row
+    """What a tick stores in `llm_silent_since`: the first of the ticks in a row that had no answer."""
+    unanswered = after.phase is Phase.LLM and after.llm_checked_at is not None and not after.llm_ready
+    return func.coalesce(GPU_PHASE.c.llm_silent_since, now) if unanswered else None
 
 
 def _pending(connection: Connection) -> Request | None:

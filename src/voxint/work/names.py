@@ -14,3 +14,7 @@ SWEEP_QUEUE = "voxint_sweep"
 LANE_QUEUE = {Lane.GPU: "voxint_gpu_lane", Lane.POST: "voxint_post_lane"}
 WORK_QUEUES = (*LANE_QUEUE.values(), SWEEP_QUEUE)
 """What a regular worker consumes."""
+
+BEAT_KEY = "voxint:beat"
+"""Beat writes this into Redis whenever it looks at a queue; it is gone when beat has been silent for a while."""
+BEAT_SILENT_SECONDS = 120

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
-import socket
 from typing import TYPE_CHECKING
 
 from voxint.logs import set_up
@@ -33,7 +31,7 @@ def run_worker(settings: Settings, *, gpu_phase: bool = False, concurrency: int 
     app = make_app(settings)
     register(app, settings)
     worker = app.Worker(
-        hostname=f"{'gpu-phase' if gpu_phase else 'worker'}-{os.getpid()}@{socket.gethostname()}",
+        hostname="gpu-phase@%h" if gpu_phase else "worker@%h",
         queues=[TICK_QUEUE] if gpu_phase else list(WORK_QUEUES),
         concurrency=1 if gpu_phase else concurrency,
         pool="prefork",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from celery.beat import Scheduler
 
-from voxint.work.names import SWEEP_QUEUE, SWEEP_TASK, TICK_QUEUE, TICK_TASK
+from voxint.work.names import BEAT_KEY, BEAT_SILENT_SECONDS, SWEEP_QUEUE, SWEEP_TASK, TICK_QUEUE, TICK_TASK
 
 if TYPE_CHECKING:
     from celery.beat import ScheduleEntry
@@ -60,6 +60,7 @@ class BoundedScheduler(Scheduler):
         """Send an entry's message, unless enough of them wait already or Redis is away."""
         queue = entry.options.get("queue", "")
         try:
+            self.publisher.client.set(BEAT_KEY, "1", ex=BEAT_SILENT_SECONDS)
             waiting = self.publisher.queue_length(queue)
         except Exception as error:  # noqa: BLE001 - whatever Redis says: beat goes on and tries at the next time
             log.warning("beat cannot reach Redis: %s", type(error).__name__)

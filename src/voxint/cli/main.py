@@ -1,0 +1,91 @@
+"""`voxint`: the commands, and what becomes of an error.
+
+Exit status: 0 done, 1 could not (the reason is on stderr), 2 wrong usage. Nothing is imported here that a command may
+not need: `voxint --help` and `voxint gpu-phase status` answer at once.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+import typer
+
+from voxint.cli import database, doctor, gpu_phase, processes, runs
+from voxint.cli.output import CouldNotError, complain
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+COULD_NOT = 1
+INTERRUPTED = 130
+
+app = typer.Typer(
+    help="Takes turns on one GPU: a language model on one side, a transcription stack on the other.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.add_typer(runs.app, name="runs")
+app.add_typer(gpu_phase.app, name="gpu-phase")
+app.add_typer(database.app, name="db")
+app.command(name="doctor")(doctor.doctor)
+processes.register(app)
+if find_spec("voxint.cli.standalone") is not None:
+    import_module("voxint.cli.standalone").register(app)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; gives its exit status. An expected error is a line on stderr, without a trace."""
+    for stream in (sys.stdout, sys.stderr):
+        # A file name need not be valid text, and a terminal need not know every character.
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    try:
+        app(args=arguments if arguments is None else list(arguments), prog_name="voxint")
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else COULD_NOT
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader has seen enough. Python would complain again when it closes the stream.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return COULD_NOT
+    except Exception as error:
+        text = expected(error)
+        if text is None:
+            raise
+        complain(text)
+        return COULD_NOT
+    return 0
+
+
+def expected(error: Exception) -> str | None:
+    """The lines for an error that a person can act on; None for one that is a fault of ours."""
+    if isinstance(error, CouldNotError):
+        return str(error)
+    settings = sys.modules.get("voxint.settings")
+    if settings is not None and isinstance(error, settings.SettingsError):
+        return str(error)
+    sqlalchemy = sys.modules.get("sqlalchemy.exc")
+    if sqlalchemy is not None and isinstance(error, sqlalchemy.SQLAlchemyError):
+        return _database(error)
+    return None
+
+
+def _database(error: Exception) -> str | None:
+    from sqlalchemy.exc import DBAPIError, IntegrityError, ProgrammingError  # noqa: PLC0415
+    from sqlalchemy.exc import TimeoutError as Late  # noqa: PLC0415
+
+    from voxint.cli.environment import settings  # noqa: PLC0415
+    from voxint.db.trouble import not_migrated, place, words  # noqa: PLC0415
+
+    if not isinstance(error, (DBAPIError, Late)) or isinstance(error, IntegrityError):
+        return None
+    if isinstance(error, ProgrammingError) and not not_migrated(error):
+        return None
+    return words(error, place(settings()))

@@ -1,0 +1,94 @@
+"""Checks of this machine: room for media, the Docker socket, and what the settings say of the hardware."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from voxint.doctor.finding import Finding, Severity
+
+if TYPE_CHECKING:
+    from voxint.doctor.checks import Surroundings
+    from voxint.settings import Settings
+
+GIB = 1 << 30
+FAIL_BELOW = GIB, 0.05
+"""Less free space than both is a failure: bytes, and a share of the disk (small disks are not always full)."""
+WARN_BELOW = 10 * GIB, 0.10
+_DOCKER_SOCKET = "/var/run/docker.sock"
+_SOCKET_SECONDS = 2.0
+
+
+def settings_words(settings: Settings) -> str:
+    """What the settings say, in a line."""
+    sharing = "GPU sharing on" if settings.gpu_phase_enabled else "GPU sharing off"
+    tier = f"tier {settings.compute_tier}"
+    if settings.compute_tier == "simulated":
+        tier += " (there is no GPU: a lock file stands for the card)"
+    return f"{sharing}, {tier}, service control {settings.service_control}"
+
+
+def media_folder(around: Surroundings) -> list[Finding]:
+    """The media folder is there, can be written, and has room."""
+    folder = around.parts.settings.media_root
+    shown = str(folder.absolute())
+    try:
+        usage = shutil.disk_usage(folder)
+    except OSError as error:
+        return [Finding("media folder", Severity.FAIL, f"{shown}: {error.strerror}. MEDIA_ROOT names it")]
+    if not os.access(folder, os.W_OK | os.X_OK):
+        return [Finding("media folder", Severity.FAIL, f"{shown} cannot be written by this user (uid {os.getuid()})")]
+    left = f"{shown}: {size(usage.free)} of {size(usage.total)} free"
+    return [Finding("media folder", room(usage.free, usage.total), left)]
+
+
+def room(free: int, total: int) -> Severity:
+    """Whether so many free bytes of so many are enough."""
+    if free < min(FAIL_BELOW[0], total * FAIL_BELOW[1]):
+        return Severity.FAIL
+    return Severity.WARN if free < min(WARN_BELOW[0], total * WARN_BELOW[1]) else Severity.OK
+
+
+def size(number: int) -> str:
+    """Bytes as people read them."""
+    if number >= GIB:
+        return f"{number / GIB:.1f} GiB"
+    return f"{number / (1 << 20):.0f} MiB"
+
+
+def docker_socket(around: Surroundings) -> list[Finding]:
+    """Where Docker starts and stops the services: whether its socket answers here."""
+    settings = around.parts.settings
+    if settings.service_control != "docker" or not settings.gpu_phase_enabled:
+        why = "GPU sharing is off" if not settings.gpu_phase_enabled else f"SERVICE_CONTROL={settings.service_control}"
+        return [Finding("docker socket", Severity.OFF, f"not used: {why}")]
+    host = os.environ.get("DOCKER_HOST", "").strip() or f"unix://{_DOCKER_SOCKET}"
+    if not host.startswith("unix://"):
+        return [Finding("docker socket", Severity.OFF, f"DOCKER_HOST={host.split('@')[-1]} is no socket: not checked")]
+    return [_socket(Path(host.removeprefix("unix://")))]
+
+
+def _socket(path: Path) -> Finding:
+    if not path.exists():
+        text = f"there is no {path} here. Only the gpu-phase worker needs it: run doctor in its container to check it"
+        return Finding("docker socket", Severity.OFF, text)
+    request = b"GET /_ping HTTP/1.0\r\nHost: docker\r\n\r\n"
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            connection.settimeout(_SOCKET_SECONDS)
+            connection.connect(str(path))
+            connection.sendall(request)
+            answer = connection.recv(64)
+    except OSError as error:
+        why = error.strerror or str(error)
+        return Finding(
+            "docker socket",
+            Severity.FAIL,
+            f"{path} does not answer: {why}. The model services cannot be started or stopped",
+        )
+    if b" 200 " not in answer.split(b"\r\n", 1)[0] + b" ":
+        return Finding("docker socket", Severity.FAIL, f"{path} answers, but not as Docker does")
+    return Finding("docker socket", Severity.OK, f"{path} answers")
