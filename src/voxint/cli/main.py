@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import os
 import sys
-from importlib import import_module
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import typer
 
-from voxint.cli import database, doctor, gpu_phase, processes, runs
+from voxint.cli import database, doctor, gpu_phase, processes, runs, standalone
 from voxint.cli.output import CouldNotError, complain
 
 if TYPE_CHECKING:
@@ -36,8 +34,7 @@ app.add_typer(gpu_phase.app, name="gpu-phase")
 app.add_typer(database.app, name="db")
 app.command(name="doctor")(doctor.doctor)
 processes.register(app)
-if find_spec("voxint.cli.standalone") is not None:
-    import_module("voxint.cli.standalone").register(app)
+standalone.register(app)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -31,7 +31,7 @@ from voxint.standalone.waiting import wait_for
 from voxint.wiring import make
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
 
     from voxint.standalone.home import Home
@@ -199,10 +199,10 @@ class Supervisor:
                 keepers[name].ask_to_stop()
         steps: list[tuple[str, Callable[[], object]]] = [
             ("hand the GPU back", lambda: keepers and hand_back(parts, HAND_BACK_SECONDS, lambda: signals.asked > 1)),
-            ("stop the workers", lambda: [keepers[name].stop() for name in STOP_ORDER if name in keepers]),
+            ("stop the workers", lambda: _stop_all([keepers[name] for name in STOP_ORDER if name in keepers])),
             ("put the work back", lambda: give_back_work(parts.engine)),
             ("stop the model services", lambda: _stop_services(parts)),
-            ("stop the broker", lambda: [keepers[name].stop() for name in ("broker",) if name in keepers]),
+            ("stop the broker", lambda: _stop_all([keepers[name] for name in ("broker",) if name in keepers])),
             ("stop the model processes", lambda: left_over.end_models(self.home)),
         ]
         for what, step in steps:
@@ -237,6 +237,14 @@ def programs(home: Home) -> tuple[Program, ...]:
         Program("beat", (*voxint, "beat"), 5),
         Program("console", (*voxint, "serve"), 5),
     )
+
+
+def _stop_all(keepers: Sequence[Keeper]) -> None:
+    """All at the same time."""
+    for keeper in keepers:
+        keeper.ask_to_stop()
+    for keeper in keepers:
+        keeper.stop()
 
 
 def _stop_services(parts: Parts) -> None:
