@@ -57,6 +57,34 @@ def _token(value: SecretStr) -> SecretStr:
     return value
 
 
+PLACEMENT_DEVICES = ("cuda", "rocm", "metal", "gpu", "cpu", "any")
+"""What GPU_PLACEMENT_EXPECT may name; `gpu` is a GPU of any make, and `any` expects nothing."""
+
+
+def _placement_expect(value: str) -> str:
+    _parse_placement(value)
+    return value
+
+
+def _parse_placement(value: str) -> dict[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = {}
+    for part in (part.strip() for part in value.split(",")):
+        if not part:
+            continue
+        name, equals, listed = (piece.strip() for piece in part.partition("="))
+        devices = tuple(device.strip().lower() for device in listed.split("|"))
+        if not equals or not name:
+            raise ValueError(f"{part!r} is not of the form service=device|device")
+        if name in found:
+            raise ValueError(f"names {name} twice")
+        unknown = [device for device in devices if device not in PLACEMENT_DEVICES]
+        if unknown:
+            raise ValueError(f"{unknown[0]!r} is no device (one of {', '.join(PLACEMENT_DEVICES)})")
+        found[name] = devices
+    return found
+
+
+PlacementExpect = Annotated[str, AfterValidator(_placement_expect)]
 HttpUrl = Annotated[str, AfterValidator(_http_url)]
 HeaderSecret = Annotated[SecretStr, AfterValidator(_token)]
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -135,6 +163,19 @@ class Settings(BaseModel):
         description="Take media in and decode it while the GPU lane is closed.",
     )
     gpu_phase_windows: str = Field("", description="Local hours in which a switch may begin, as 22:00-07:00.")
+    gpu_placement_action: Literal["off", "warn", "restart", "abort"] = Field(
+        "warn",
+        description="What a model service on the wrong device leads to: nothing is looked at, a warning, a restart of "
+        "that service and then a warning, or a restart and then no audio phase.",
+    )
+    gpu_placement_expect: PlacementExpect = Field(
+        "",
+        description="The devices that services may run on, as whisper=cuda,titanet=cuda|cpu; `any` expects nothing. "
+        "Empty: by COMPUTE_TIER.",
+    )
+    gpu_placement_max_restarts: Annotated[int, Field(ge=0)] = Field(
+        1, description="How many times one start of the model services may restart a service on the wrong device."
+    )
     service_control: Literal["docker", "process", "none"] = Field(
         "docker", description="How the gpu-phase worker starts and stops the model services."
     )
@@ -183,7 +224,7 @@ class Settings(BaseModel):
 
     @model_validator(mode="after")
     def _together(self) -> Self:
-        problems = list(self._sharing_problems())
+        problems = [*self._sharing_problems(), *self._placement_problems()]
         if problems:
             raise ValueError("\n".join(problems))
         return self
@@ -206,6 +247,18 @@ class Settings(BaseModel):
                 f"GPU_PHASE_ENABLED: GPU sharing is not available on COMPUTE_TIER={self.compute_tier}: use gpu or rocm"
             )
         return problems
+
+    def _placement_problems(self) -> list[str]:
+        return [
+            f"GPU_PLACEMENT_EXPECT: {name} is not one of GPU_PHASE_SERVICES ({', '.join(self.gpu_phase_services)})"
+            for name in self.placement_expected
+            if name not in self.gpu_phase_services
+        ]
+
+    @property
+    def placement_expected(self) -> dict[str, tuple[str, ...]]:
+        """GPU_PLACEMENT_EXPECT, by service."""
+        return _parse_placement(self.gpu_placement_expect)
 
     @property
     def policy(self) -> Policy:
