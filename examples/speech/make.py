@@ -20,7 +20,7 @@ RATE = 16_000
 VOICES = {"Mara": "en-us+f4", "Tom": "en-us+m3", "Ines": "en-us+Alicia"}
 PAUSES = (0.6, 0.9, 0.5, 1.2, 0.7)  # seconds, in turn
 WORDS_A_MINUTE = 150
-BITS_A_SECOND = 32_000
+BITS_A_SECOND = 48_000
 
 
 def turns(text: str) -> list[tuple[str, str]]:

@@ -57,7 +57,7 @@ def routes(service: Service[Embedder]) -> APIRouter:
 
 def cut(samples: Samples, window: Window) -> Samples:
     """The window's samples, as far as the recording goes; of a very long one its middle."""
-    start, end = window.start, window.end
+    start, end = window.start, min(window.end, len(samples) / RATE)
     if end - start > LONGEST_SECONDS:
         middle = (start + end) / 2
         start, end = middle - LONGEST_SECONDS / 2, middle + LONGEST_SECONDS / 2
