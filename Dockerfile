@@ -45,9 +45,12 @@ RUN python3 -m venv /opt/venv \
         sed -n '/^resemblyzer==/,/^[^ ]/p' requirements/no-deps.txt | sed '1b;/^[^ ]/d' > requirements/voices.txt \
         && pip install --no-cache-dir --disable-pip-version-check --require-hashes --no-deps -r requirements/voices.txt; \
     fi \
+    && ln -s "$(python3 -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/nvidia" /opt/venv/nvidia \
     && pip uninstall -q -y pip
 
 FROM base AS model
+# CUDA's libraries come as packages: the loader finds them here. On the CPU tier there are none.
+ENV LD_LIBRARY_PATH=/opt/venv/nvidia/cublas/lib:/opt/venv/nvidia/cudnn/lib
 COPY --from=model-packages /opt/venv /opt/venv
 COPY src/voxint_models src/voxint_models
 RUN python3 -m compileall -q src/voxint_models
