@@ -24,6 +24,10 @@ class StageFailed(Exception):  # noqa: N818 - named after what it does to the st
     """This recording cannot pass the stage, however often it is tried; the message says why."""
 
 
+class AttemptFailed(Exception):  # noqa: N818 - named after what it does to the attempt
+    """This attempt failed for a reason that may pass, and that is no fault of ours; the message says which."""
+
+
 class ClaimLost(Exception):  # noqa: N818 - the end of a claim, and often on purpose
     """The claim was taken back while the work ran: stop, and write nothing."""
 

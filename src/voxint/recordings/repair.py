@@ -25,6 +25,8 @@ BATCH_CHARACTERS = 4000
 """Of one request: about a thousand tokens of English, so that even a window of 4096 holds question and answer."""
 EDIT_SHARE = 0.15
 """Words of a line that may be spelled anew, as a share of its words."""
+FEWEST = 3
+"""Words that a line must have for one of them to be spelled anew."""
 ALIKE = 0.5
 """How alike two spellings of one word must be, 0 to 1, by difflib's ratio."""
 
@@ -156,6 +158,8 @@ def objection(original: str, proposed: str) -> str | None:
         return "it is much longer"
     if _LINK.search(proposed) and not _LINK.search(original):
         return "links or markup were added"
+    if _letters(before) == _letters(after):
+        return None
     if abs(len(before) - len(after)) > _allowed(before):
         return "words were added or left out"
     return _changed(before, after)
@@ -166,13 +170,16 @@ def words_of(text: str) -> list[str]:
     return [word.casefold().replace("\u2019", "'") for word in _WORD.findall(text)]
 
 
+def _letters(words: Sequence[str]) -> str:
+    """The words run together, without apostrophes: `it s` and `it's` are the same."""
+    return "".join(words).replace("'", "")
+
+
 def _allowed(words: Sequence[str]) -> int:
-    return int(len(words) * EDIT_SHARE) if len(words) >= 4 else 0
+    return max(int(len(words) * EDIT_SHARE), 1) if len(words) >= FEWEST else 0
 
 
 def _changed(before: list[str], after: list[str]) -> str | None:
-    if before == after or "".join(before) == "".join(after):
-        return None
     changed = 0
     matcher = SequenceMatcher(None, before, after, autojunk=False)
     for kind, low, high, new_low, new_high in matcher.get_opcodes():

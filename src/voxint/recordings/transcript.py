@@ -111,11 +111,14 @@ def _spread_words(heard: Heard, bounds: Sequence[tuple[float, float]]) -> list[t
     if not heard.words or any(segment.words for segment in heard.segments):
         return [segment.words for segment in heard.segments]
     spread: list[list[HeardWord]] = [[] for _ in bounds]
+    sizes = [len(segment.text.split()) for segment in heard.segments]
     place = 0
-    for word in heard.words:
+    for word in heard.words if bounds else ():
         if word.start is not None:
             while place + 1 < len(bounds) and word.start >= bounds[place + 1][0] - 0.01:
                 place += 1
+        elif place + 1 < len(bounds) and len(spread[place]) >= sizes[place]:
+            place += 1  # a word without a time goes where the text still has room for it
         spread[place].append(word)
     return [tuple(words) for words in spread]
 
@@ -131,11 +134,10 @@ def _as_written(text: str, words: Sequence[HeardWord]) -> list[HeardWord]:
         return [HeardWord(f" {plain}")] if plain else []
     starts: list[int] = []
     cursor = 0
-    folded = plain.casefold()
-    if len(folded) != len(plain):  # a letter that folds to two would shift every place behind it
-        folded = plain
+    folds = len(plain.lower()) == len(plain)  # a letter that becomes two would shift every place behind it
+    folded = plain.lower() if folds else plain
     for word in words:
-        wanted = word.text.strip().casefold()
+        wanted = word.text.strip().lower() if folds else word.text.strip()
         at = folded.find(wanted, cursor) if wanted else cursor
         if at < 0 or at > cursor + _LONGEST_SKIP:
             return [replace(each, text=f" {each.text.strip()}") for each in words if each.text.strip()]

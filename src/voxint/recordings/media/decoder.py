@@ -120,7 +120,7 @@ def _open(file: BinaryIO) -> Any:  # noqa: ANN401 - PyAV's containers carry no t
         )
     except av.error.ArgumentError:
         raise MediaError("it is no audio or video file of a kind that is taken here") from None
-    except (av.error.FFmpegError, ValueError) as error:
+    except (av.error.FFmpegError, ValueError, OSError) as error:
         raise MediaError(_not_media(file, error)) from None
 
 

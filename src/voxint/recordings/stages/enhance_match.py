@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from voxint.llm.client import LlmClient, LlmError, LlmTooLongError, LlmUnusableError
+from voxint.recordings.errors import AttemptFailed
 from voxint.recordings.repair import SCHEMA, Repaired, answer_tokens, batches, question, repaired_from
 from voxint.recordings.speakers import numbered
-from voxint.recordings.stages.services import AttemptFailedError, calls
+from voxint.recordings.stages.services import calls
 from voxint.recordings.transcript import Line
 
 if TYPE_CHECKING:
@@ -74,10 +75,10 @@ class Repair:
             self._halves(batch, str(error))
         except LlmUnusableError as error:
             self._keep(batch, str(error))
-        except (LlmError, AttemptFailedError) as error:
+        except (LlmError, AttemptFailed) as error:
             # A transcript without repair is worth more than none: what ends the last attempt is only told.
             if not self.context.claim.last_attempt:
-                raise AttemptFailedError(str(error)) from None
+                raise AttemptFailed(str(error)) from None
             self._keep(batch, str(error))
         else:
             self._take(batch, reply)

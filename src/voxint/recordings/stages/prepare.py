@@ -6,10 +6,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from voxint.recordings.errors import ClaimLost, StageFailed
+from voxint.recordings.errors import AttemptFailed, ClaimLost, StageFailed
 from voxint.recordings.media.probe import DecoderStopped, MediaError, decode, probe
 from voxint.recordings.stages.files import new_file
-from voxint.recordings.stages.services import AttemptFailedError
 
 if TYPE_CHECKING:
     from voxint.recordings.media.probe import MediaFacts
@@ -36,7 +35,7 @@ def prepare(context: StageContext) -> dict[str, Any]:
         raise StageFailed(f"{context.run.title}: {error}") from None
     except DecoderStopped as error:
         context.check_claim()
-        raise AttemptFailedError(str(error)) from None
+        raise AttemptFailed(str(error)) from None
     _warn(context, facts, done)
     context.notes.record(duration_seconds=done["seconds"])
     if context.run.source_kind == "upload":

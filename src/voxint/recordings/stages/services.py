@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from voxint.llm.client import LlmBusyError
-from voxint.recordings.errors import ClaimLost, NotNow, StageFailed
+from voxint.recordings.errors import AttemptFailed, ClaimLost, NotNow, StageFailed
 from voxint.services.exchange import AbandonedError, DroppedError, ExchangeError, NotListeningError, TooSlowError
 from voxint.services.model_call import ServiceBusyError, ServiceError, ServiceRefusedError
 
@@ -20,10 +20,6 @@ if TYPE_CHECKING:
 LONG_SECONDS = 3600.0
 
 
-class AttemptFailedError(Exception):
-    """This attempt failed for a reason that may pass; the message says which."""
-
-
 @contextmanager
 def calls(context: StageContext, name: str) -> Iterator[None]:
     """Turns the failures of calls to `name` into the ways in which a claim ends.
@@ -32,7 +28,7 @@ def calls(context: StageContext, name: str) -> Iterator[None]:
         NotNow: nobody listens, or it is loading or busy.
         StageFailed: it looked at the recording and refused it.
         ClaimLost: the claim was taken back meanwhile.
-        AttemptFailedError: anything else.
+        AttemptFailed: anything else.
     """
     try:
         yield
@@ -45,11 +41,11 @@ def calls(context: StageContext, name: str) -> Iterator[None]:
     except ServiceRefusedError as error:
         raise StageFailed(str(error)) from None
     except (DroppedError, TooSlowError) as error:
-        raise AttemptFailedError(f"{name}: {error}{_length_note(context)}") from None
+        raise AttemptFailed(f"{name}: {error}{_length_note(context)}") from None
     except ExchangeError as error:
-        raise AttemptFailedError(f"{name}: {error}") from None
+        raise AttemptFailed(f"{name}: {error}") from None
     except ServiceError as error:
-        raise AttemptFailedError(str(error)) from None
+        raise AttemptFailed(str(error)) from None
 
 
 def service(context: StageContext, name: str) -> ServiceSettings:

@@ -1,1 +1,0 @@
-"""What every model server has: one inference at a time, a bounded queue, bounded uploads, health, and a quick end."""

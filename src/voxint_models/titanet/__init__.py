@@ -1,1 +1,0 @@
-"""A voice vector for each stretch of speech."""
