@@ -6,8 +6,8 @@ import json
 from datetime import datetime, timedelta
 
 import pytest
-from phase_rows import add_recordings, store_phase
 from sqlalchemy import text
+from stored_phase import add_recordings, store_phase
 
 from voxint.cli.main import main
 

@@ -1,47 +1,127 @@
-"""Puts the stored phase, and work that waits, into a test's database, as a tick or a gate would have left them."""
+"""Rows of the edge tables: a sentence of the rules, a stored state, what a tick saw, and all that must come of it."""
 
 from __future__ import annotations
 
-from datetime import timedelta
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
-from sqlalchemy import insert, text
+from voxint.gpu_phase.decide import decide
+from voxint.gpu_phase.model import (
+    EDGES,
+    Cause,
+    Condition,
+    Cut,
+    Lane,
+    LlmSeen,
+    Phase,
+    PhaseState,
+    Request,
+    RequestKind,
+    RequestOutcome,
+    ServiceSeen,
+    Transition,
+    WorkSeen,
+)
+from voxint.gpu_phase.outcomes import Granted
+from voxint.gpu_phase.plan import Seen
+from voxint.gpu_phase.policy import Policy
 
-from voxint.db import clock
-from voxint.db.tables import GPU_PHASE
+NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)
+JUST = timedelta(microseconds=1)
+POLICY = Policy(
+    tick=timedelta(seconds=10),
+    min_dwell=timedelta(seconds=100),
+    max_audio=timedelta(seconds=1000),
+    acquire_limit=timedelta(seconds=60),
+    start_limit=timedelta(seconds=70),
+    stop_limit=timedelta(seconds=80),
+    release_limit=timedelta(seconds=90),
+)
+"""Every number differs from every other, so that no limit can stand in for another one."""
 
-LEASED = {"starting_services", "audio", "draining", "stopping_services", "releasing"}
+S, R, U = Condition.STOPPED, Condition.RUNNING, Condition.UNKNOWN
+READY, NOT_READY = LlmSeen(ready=True), LlmSeen(ready=False, detail="503 from http://llm: loading")
 
 
-def store_phase(engine, phase, *, age=timedelta(0), ticked=timedelta(0), **columns):
-    """Write the row: its phase began `age` ago and the last tick was `ticked` ago."""
-    with engine.begin() as connection:
-        now = clock.read(connection)
-        values = {"phase": phase, "phase_since": now - age, "ticked_at": now - ticked}
-        if phase in LEASED:
-            values |= {"lease_id": "lease-1", "lease_expires_at": now + timedelta(minutes=10)}
-        connection.execute(text("DELETE FROM gpu_phase"))
-        connection.execute(insert(GPU_PHASE).values(**values | columns))
-    return now
+def seconds(number: float) -> timedelta:
+    return timedelta(seconds=number)
 
 
-def add_recordings(engine, number=1, *, kind="acquire", lane="gpu", title="talk"):
-    """Queue recordings at a stage; gives their numbers."""
-    made = []
-    with engine.begin() as connection:
-        for _ in range(number):
-            run_id = connection.execute(
-                text(
-                    "INSERT INTO run (title, source, source_kind, folder, created_at, stage)"
-                    " VALUES (:title, 's', 'file', 'f', voxint_now(), :kind) RETURNING id"
-                ),
-                {"title": title, "kind": kind},
-            ).scalar_one()
-            connection.execute(
-                text(
-                    "INSERT INTO work_item (run_id, kind, lane, queued_at, waiting_since)"
-                    " VALUES (:run, :kind, :lane, voxint_now(), voxint_now())"
-                ),
-                {"run": run_id, "kind": kind, "lane": lane},
-            )
-            made.append(run_id)
-    return made
+def ago(number: float) -> datetime:
+    return NOON - timedelta(seconds=number)
+
+
+def ahead(number: float) -> datetime:
+    return NOON + timedelta(seconds=number)
+
+
+def services(*conditions: Condition, healthy: bool = False, detail: str = "") -> tuple[ServiceSeen, ...]:
+    names = ("whisper", "pyannote", "titanet")
+    return tuple(ServiceSeen(n, c, healthy=healthy, detail=detail) for n, c in zip(names, conditions, strict=False))
+
+
+STOPPED = services(S, S, S)
+RUNNING = services(R, R, R)
+HEALTHY = services(R, R, R, healthy=True)
+UNKNOWN = services(S, U, S, detail="no answer")
+RENEWED = Granted("b7c1", ahead(500))
+
+
+def state(phase: Phase, age: float = 10, **fields: Any) -> PhaseState:
+    return PhaseState(phase, ago(age), **fields)
+
+
+def leased(phase: Phase, age: float = 10, **fields: Any) -> PhaseState:
+    return state(phase, age, **{"lease_id": "b7c1", "lease_expires_at": ahead(300)} | fields)
+
+
+def seen(**fields: Any) -> Seen:
+    return Seen(NOON, fields.pop("work", WorkSeen()), **fields)
+
+
+def audio_now(made_in: Phase | None) -> Request:
+    return Request(7, RequestKind.AUDIO_NOW, made_in, ago(1), "ada")
+
+
+def release(made_in: Phase | None) -> Request:
+    return Request(7, RequestKind.RELEASE, made_in, ago(1), "ada")
+
+
+@dataclass(frozen=True)
+class Row:
+    """`changes` are all the fields that differ from the stored state; what a step always does is added."""
+
+    sentence: str
+    before: PhaseState
+    seen: Seen
+    phase: Phase
+    cause: Cause
+    changes: dict[str, Any] = field(default_factory=dict)
+    request: RequestOutcome | None = None
+    cut: Cut | None = None
+    drained: Lane | None = None
+
+    def expected(self) -> Transition:
+        always: dict[str, Any] = {"llm_ready": False, "note": None}
+        if self.phase is not self.before.phase:
+            always |= {"phase": self.phase, "phase_since": NOON, "llm_checked_at": None}
+            if self.phase is Phase.LLM:
+                always |= {"lease_id": None, "lease_expires_at": None, "lease_lost": False}
+        after = replace(self.before, **(always | self.changes))
+        return Transition(self.before, after, self.cause, self.request, self.cut, self.drained)
+
+    def check(self) -> None:
+        got = decide(self.before, self.seen, POLICY)
+        assert got == self.expected()
+        if got.moved:
+            assert self.cause in EDGES[self.before.phase, self.phase]
+
+
+def failed(reason: str, *, failures: int = 1, wait: float = 30) -> dict[str, Any]:
+    """What a failed step changes: `wait` seconds until the next try."""
+    return {"last_error": reason, "failures": failures, "retry_after": ahead(wait), "cycle_failed": True}
+
+
+def ids(rows: list[Row]) -> list[str]:
+    return [row.sentence for row in rows]

@@ -223,11 +223,12 @@ class ProcessControl:
         return {name: kept.read(self._folder, name) for name in self._services}
 
     def _living(self, records: Mapping[str, Record | None]) -> dict[str, tuple[Living, ...]]:
-        _reap()
         try:
             return living(self._folder, records)
         except psutil.Error as error:
             raise OSError(str(error)) from error
+        finally:
+            _reap()  # afterwards: what was seen to be gone has left its exit code by then
 
     def _keep(self, record: Record) -> None:
         """Keep what only makes finding and telling easier; the mark in the environment finds the process anyhow."""

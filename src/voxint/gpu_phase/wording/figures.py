@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from voxint.gpu_phase.reasons import clean
+
 if TYPE_CHECKING:
     from datetime import datetime, tzinfo
 
@@ -63,6 +65,11 @@ def ahead(at: datetime, now: datetime, zone: tzinfo | None) -> str:
     if distance > timedelta(0):
         return f"{moment(at, zone)} (in {span(distance)})"
     return f"{moment(at, zone)} (passed)"
+
+
+def phrase(text: str) -> str:
+    """A stored reason for the middle of a sentence: on one line, without a stop at its end."""
+    return clean(text).rstrip(". ")
 
 
 def sentence(text: str) -> str:

@@ -124,7 +124,7 @@ def _waiting_for_llm(view: PhaseView) -> str:
         return ""
     if not state.note:
         return f"{head} Voxint is about to ask whether it answers."
-    return f"{head} {clean(state.note)}. Bring it back, or take it out of the settings."
+    return f"{head} {figures.phrase(state.note)}. Bring it back, or take it out of the settings."
 
 
 def _queued(view: PhaseView) -> str:

@@ -171,14 +171,14 @@ def sharing_line(view: PhaseView, zone: tzinfo | None) -> tuple[str, str]:
     words = f"{state.phase.value}: {PHASE_WORDS[state.phase]}"
     if state.failures and state.last_error:
         failed = f"The last switch failed ({figures.count(state.failures, 'failure')} in a row)"
-        return "warn", f"{words}. {failed}: {clean(state.last_error)}. Next try: {next_try(view, zone)}"
+        return "warn", f"{words}. {failed}: {figures.phrase(state.last_error)}. Next try: {next_try(view, zone)}"
     return ("ok", f"{words}. {clean(state.note)}" if state.note else words)
 
 
 def error_words(view: PhaseView, zone: tzinfo | None) -> str:
     """The hand-back failed: what happened, and what to do."""
     state = view.state
-    cause = clean(state.last_error) if state and state.last_error else "the reason is not known"
+    cause = figures.phrase(state.last_error) if state and state.last_error else "the reason is not known"
     if state is not None and state.phase is not Phase.ERROR:
         again = "It is being tried again now"
     elif state is not None and state.retry_after is not None and state.retry_after > view.now:
@@ -195,7 +195,7 @@ def llm_overdue(view: PhaseView) -> str:
     """The broker says that the GPU is free, and yet the language model has not answered for a long time."""
     state = view.state
     silence = figures.span(view.now - view.llm_silent_since) if view.llm_silent_since else "long"
-    named = clean(state.note) if state and state.note else "the language model does not answer"
+    named = figures.phrase(state.note) if state and state.note else "the language model does not answer"
     return (
         f"the broker reports the GPU as free, and for {silence} {named}. Bring it back, or take it out of the settings"
     )

@@ -59,8 +59,8 @@ _AUDIO_NOW = {
 _RELEASE = {
     Phase.LLM: "The language model has the GPU already. The next switch to audio is held off for {dwell}, until {off}.",
     Phase.DRAINING_POST: "The switch to audio is called off {soon}. The next one is held off for {dwell}, until {off}.",
-    Phase.ACQUIRING: "The broker is not asked for the GPU again. From {soon_noun} on, whatever it has granted is given"
-    " back, and the phase goes to llm.",
+    Phase.ACQUIRING: "The broker is not asked for the GPU again: {soon} it is told to take back whatever it has granted, and"
+    " the phase goes to llm.",
     Phase.STARTING_SERVICES: "The model services are stopped {soon}, and the GPU is handed back.",
     Phase.AUDIO: "The hand-back begins {soon}: no recording begins any more, those in progress ({gpu}) finish first, then"
     " the model services stop and the GPU is handed back.",
@@ -81,7 +81,6 @@ def _filled(text: str, view: PhaseView, zone: tzinfo | None, soon: str) -> str:
         instead = f", and not only at {figures.clock(retry_after, view.now, zone)}"
     return text.format(
         soon=soon,
-        soon_noun="now" if soon == "at once" else "the next tick",
         gpu=view.gpu_lane.running,
         post=view.post_lane.running,
         dwell=figures.span(policy.min_dwell),

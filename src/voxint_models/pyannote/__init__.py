@@ -1,0 +1,1 @@
+"""Who spoke when."""

@@ -1,0 +1,1 @@
+"""A voice vector for each stretch of speech."""

