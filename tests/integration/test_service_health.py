@@ -94,6 +94,8 @@ def stall(server, _connection):
         (says("200 OK", b""), Answer.READY, "without JSON"),
         (says("200 OK", b'{"status": "loading"}'), Answer.NOT_READY, "status is 'loading'"),
         (says("200 OK", b'{"status": "o'), Answer.MALFORMED, "cannot be read"),
+        (says("200 OK", b"<html>hello</html>", "text/html; charset=utf-8"), Answer.MALFORMED, "a web page"),
+        (says("200 OK", b"<!doctype html>", "text/plain"), Answer.MALFORMED, "a web page"),
         (says("200 OK", b"x" * 70_000, "text/plain"), Answer.MALFORMED, "more than 64 KiB"),
         (
             says("503 Service Unavailable", b'{"status": "loading"}'),

@@ -49,7 +49,7 @@ def run_checks(parts: Parts) -> list[Finding]:
             ("redis", servers.redis),
             ("workers", workers.workers),
             ("beat", workers.beat),
-            ("docker socket", host.docker_socket),
+            ("docker socket", host.docker),
             ("model services", gpu.model_services),
             ("llm endpoints", gpu.llm_endpoints),
             ("media folder", host.media_folder),

@@ -67,7 +67,9 @@ async def _probe(endpoint: LlmEndpoint, settings: Settings) -> Probe:
     try:
         answer = await answer_to(Ask("GET", url, TOTAL, _LIST_BYTES, headers=auth_headers(settings)))
     except NotListeningError as error:
-        return Probe(ready=False, looks_stopped=True, detail=f"{where}: {clean(str(error))}{_container_hint(url)}")
+        return Probe(
+            ready=False, looks_stopped=True, detail=f"{where}: {clean(str(error))}{_container_hint(url, settings)}"
+        )
     except ExchangeError as error:
         return Probe(ready=False, looks_stopped=False, detail=f"{where}: {clean(str(error))}")
     problem = list_problem(answer)
@@ -97,7 +99,7 @@ def broker(around: Surroundings) -> list[Finding]:
     status = around.parts.broker.status(view.now)
     match status:
         case Failed(reason):
-            return [Finding("broker", Severity.FAIL, f"{clean(reason)}{_container_hint(url)}")]
+            return [Finding("broker", Severity.FAIL, f"{clean(reason)}{_container_hint(url, settings)}")]
         case Held(holder=holder) if holder != HOLDER:
             severity = Severity.WARN if view.phase is Phase.LLM else Severity.FAIL
             return [Finding("broker", severity, f"{shown(url)} answers: {held_by_another(holder)}")]
@@ -128,9 +130,11 @@ def shown(url: str) -> str:
     return clean(f"{parts.scheme}://{host}{port}{parts.path}")
 
 
-def _container_hint(url: str) -> str:
-    """Inside a container 127.0.0.1 is the container itself."""
-    if urlsplit(url).hostname in _LOOPBACK and any(mark.exists() for mark in CONTAINER_MARKS):
+def _container_hint(url: str, settings: Settings) -> str:
+    """Inside a container of the stack 127.0.0.1 is the container itself. Standalone has everything in one place."""
+    if settings.service_control == "process" or urlsplit(url).hostname not in _LOOPBACK:
+        return ""
+    if any(mark.exists() for mark in CONTAINER_MARKS):
         return (
             ". This is a container, and that address is the container itself: use host.docker.internal, and let the"
             " other side listen on the Docker bridge's address too"

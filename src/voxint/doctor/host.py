@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from voxint.doctor.finding import Finding, Severity
+from voxint.gpu_phase.reasons import clean
+from voxint.services.docker import DockerControl
 
 if TYPE_CHECKING:
     from voxint.doctor.checks import Surroundings
@@ -18,8 +19,6 @@ GIB = 1 << 30
 FAIL_BELOW = GIB, 0.05
 """Less free space than both is a failure: bytes, and a share of the disk (small disks are not always full)."""
 WARN_BELOW = 10 * GIB, 0.10
-_DOCKER_SOCKET = "/var/run/docker.sock"
-_SOCKET_SECONDS = 2.0
 
 
 def settings_words(settings: Settings) -> str:
@@ -59,36 +58,28 @@ def size(number: int) -> str:
     return f"{number / (1 << 20):.0f} MiB"
 
 
-def docker_socket(around: Surroundings) -> list[Finding]:
-    """Where Docker starts and stops the services: whether its socket answers here."""
+def docker(around: Surroundings) -> list[Finding]:
+    """Where Docker starts and stops the services: whether it answers here, and what else of ours wants the GPU."""
     settings = around.parts.settings
     if settings.service_control != "docker" or not settings.gpu_phase_enabled:
         why = "GPU sharing is off" if not settings.gpu_phase_enabled else f"SERVICE_CONTROL={settings.service_control}"
         return [Finding("docker socket", Severity.OFF, f"not used: {why}")]
-    host = os.environ.get("DOCKER_HOST", "").strip() or f"unix://{_DOCKER_SOCKET}"
-    if not host.startswith("unix://"):
-        return [Finding("docker socket", Severity.OFF, f"DOCKER_HOST={host.split('@')[-1]} is no socket: not checked")]
-    return [_socket(Path(host.removeprefix("unix://")))]
-
-
-def _socket(path: Path) -> Finding:
-    if not path.exists():
+    control = around.parts.services
+    if not isinstance(control, DockerControl):  # pragma: no cover - the settings say which control it is
+        return []
+    path = control.host.removeprefix("unix://")
+    if path != control.host and not Path(path).exists():
         text = f"there is no {path} here. Only the gpu-phase worker needs it: run doctor in its container to check it"
-        return Finding("docker socket", Severity.OFF, text)
-    request = b"GET /_ping HTTP/1.0\r\nHost: docker\r\n\r\n"
-    try:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-            connection.settimeout(_SOCKET_SECONDS)
-            connection.connect(str(path))
-            connection.sendall(request)
-            answer = connection.recv(64)
-    except OSError as error:
-        why = error.strerror or str(error)
-        return Finding(
-            "docker socket",
-            Severity.FAIL,
-            f"{path} does not answer: {why}. The model services cannot be started or stopped",
+        return [Finding("docker socket", Severity.OFF, text)]
+    problem = control.unreachable()
+    if problem is not None:
+        text = f"{problem}. The model services cannot be started or stopped from here"
+        return [Finding("docker socket", Severity.FAIL, text)]
+    found = [Finding("docker socket", Severity.OK, f"{control.host} answers")]
+    others = control.other_gpu_containers()
+    if others:
+        text = (
+            f"{', '.join(others)} reserves a GPU beside the turns: name its service in GPU_PHASE_SERVICES, or stop it"
         )
-    if b" 200 " not in answer.split(b"\r\n", 1)[0] + b" ":
-        return Finding("docker socket", Severity.FAIL, f"{path} answers, but not as Docker does")
-    return Finding("docker socket", Severity.OK, f"{path} answers")
+        found.append(Finding("gpu containers", Severity.FAIL, clean(text)))
+    return found

@@ -187,6 +187,8 @@ def _status(response: httpx.Response, body: bytes) -> str:
 def _read(content_type: str, body: bytes) -> Health:
     """What a 200 says. A body without JSON is a foreign service's way to say yes."""
     text = body.strip()
+    if "html" in content_type.lower() or text.startswith(b"<"):
+        return Health(Answer.MALFORMED, "answers 200 with a web page: something else listens there")
     if not text or ("json" not in content_type.lower() and not text.startswith(b"{")):
         return Health(Answer.READY, "answers 200, without JSON")
     try:
