@@ -162,6 +162,19 @@ def test_beat_sends_nothing_to_a_queue_that_nobody_reads(settings, server):
     assert server.llen(TICK_QUEUE) == MOST_WAITING
 
 
+def test_each_message_goes_to_one_queue_also_when_workers_have_declared_them_all(settings, server, publisher):
+    from voxint.work.app import make_app
+
+    app = make_app(settings)
+    with app.connection_for_write() as connection:
+        for queue in app.amqp.queues.values():
+            queue(connection.default_channel).declare()
+    publisher.wake_phase()
+    publisher.wake_lane(Lane.POST, 2)
+    lengths = {name: server.llen(name) for name in app.amqp.queues}
+    assert lengths == {TICK_QUEUE: 1, LANE_QUEUE[Lane.GPU]: 0, LANE_QUEUE[Lane.POST]: 2, "voxint_sweep": 0}
+
+
 def test_without_sharing_beat_has_no_tick(redis_url):
     assert "gpu-phase-tick" in entries(make_settings(redis_url))
     assert "gpu-phase-tick" not in entries(make_settings(redis_url, GPU_PHASE_ENABLED="false"))

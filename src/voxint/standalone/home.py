@@ -154,10 +154,9 @@ class Home:
         kept = _numbers(self.ports)
         chosen: dict[str, int] = {}
         for name in names:
+            taken = {port for other, port in {**kept, **chosen}.items() if other != name}
             wanted = [port for port in (kept.get(name), preferred.get(name)) if port]
-            usable = (
-                port for port in (*wanted, *self._candidates()) if port not in chosen.values() and self._usable(port)
-            )
+            usable = (port for port in (*wanted, *self._candidates()) if port not in taken and self._usable(port))
             try:
                 chosen[name] = next(usable)
             except StopIteration:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from celery import Celery
-from kombu import Queue
+from kombu import Exchange, Queue
 
 from voxint.work.names import LANE_QUEUE, SWEEP_QUEUE, SWEEP_TASK, TICK_QUEUE, TICK_TASK, WORK_TASK
 
@@ -47,7 +47,7 @@ def make_app(settings: Settings, *, publisher: bool = False) -> Celery:
         worker_redirect_stdouts=False,
         worker_cancel_long_running_tasks_on_connection_loss=False,
         task_default_queue=SWEEP_QUEUE,
-        task_queues=[Queue(name) for name in (TICK_QUEUE, *LANE_QUEUE.values(), SWEEP_QUEUE)],
+        task_queues=[_queue(name) for name in (TICK_QUEUE, *LANE_QUEUE.values(), SWEEP_QUEUE)],
         task_routes={TICK_TASK: {"queue": TICK_QUEUE}, SWEEP_TASK: {"queue": SWEEP_QUEUE}, WORK_TASK: {}},
         task_serializer="json",
         accept_content=["json"],
@@ -55,6 +55,11 @@ def make_app(settings: Settings, *, publisher: bool = False) -> Celery:
         enable_utc=True,
     )
     return app
+
+
+def _queue(name: str) -> Queue:
+    """A queue with an exchange of its own: by default all would share one, and each message go to every queue."""
+    return Queue(name, Exchange(name, type="direct"), routing_key=name)
 
 
 def transport_url(url: str) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import socket
 from typing import TYPE_CHECKING
 
 from voxint.logs import set_up
@@ -31,7 +33,7 @@ def run_worker(settings: Settings, *, gpu_phase: bool = False, concurrency: int 
     app = make_app(settings)
     register(app, settings)
     worker = app.Worker(
-        hostname="gpu-phase@%h" if gpu_phase else "worker@%h",
+        hostname=f"{'gpu-phase' if gpu_phase else 'worker'}-{os.getpid()}@{socket.gethostname()}",
         queues=[TICK_QUEUE] if gpu_phase else list(WORK_QUEUES),
         concurrency=1 if gpu_phase else concurrency,
         pool="prefork",
