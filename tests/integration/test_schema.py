@@ -43,6 +43,20 @@ def execution(token="x", **more):
     return EXECUTION.format(token=token, **columns(more))
 
 
+def version(run_id=1, number=1):
+    return (
+        "INSERT INTO transcript_version (run_id, number, made_at, why, document)"
+        f" VALUES ({run_id}, {number}, now(), 'w', '{{}}')"
+    )
+
+
+def voice(run_id=1, seconds=1, speaker_id="NULL"):
+    return (
+        "INSERT INTO speaker_voice (run_id, label, speaker_id, model, vector, seconds)"
+        f" VALUES ({run_id}, 'A', {speaker_id}, 'm', '[]', {seconds})"
+    )
+
+
 def columns(more):
     return {"names": "".join(f", {name}" for name in more), "values": "".join(f", {value}" for value in more.values())}
 
@@ -87,6 +101,12 @@ BREAKS = {
     "pk_stage_result": "; ".join(
         ["INSERT INTO stage_result (run_id, kind, data, made_at) VALUES (1, 'acquire', '{}', now())"] * 2
     ),
+    "ck_transcript_version_number_is_positive": version(number=0),
+    "fk_transcript_version_run_id": version(run_id=999),
+    "ck_speaker_name_says_something": "INSERT INTO speaker (name, created_at) VALUES ('  ', now())",
+    "ck_speaker_voice_seconds_not_negative": voice(seconds=-1),
+    "fk_speaker_voice_run_id": voice(run_id=999),
+    "fk_speaker_voice_speaker_id": voice(speaker_id=999),
     "fk_stage_result_run_id": (
         "INSERT INTO stage_result (run_id, kind, data, made_at) VALUES (999, 'acquire', '{}', now())"
     ),

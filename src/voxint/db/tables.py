@@ -196,6 +196,7 @@ WORK_ITEM = Table(
     Column("progress", Float),
     Column("error", Text),
     _moment("finished_at"),
+    Column("options", JSONB, nullable=False, server_default=text("'{}'::jsonb")),
     CheckConstraint(_one_of("kind", STAGES + JOBS), name="kind_is_known"),
     CheckConstraint(_one_of("lane", ("gpu", "post")), name="lane_is_known"),
     CheckConstraint(_one_of("state", WORK_STATES), name="state_is_known"),
@@ -253,3 +254,39 @@ STAGE_RESULT = Table(
     CheckConstraint(_one_of("kind", STAGES + JOBS), name="kind_is_known"),
 )
 """What a stage made, written in the transaction that ends it, under its claim. Large media stay files."""
+
+TRANSCRIPT_VERSION = Table(
+    "transcript_version",
+    METADATA,
+    Column("run_id", BigInteger, ForeignKey("run.id", ondelete="CASCADE"), primary_key=True),
+    Column("number", Integer, primary_key=True),
+    _moment("made_at", nullable=False),
+    Column("why", Text, nullable=False),
+    Column("document", JSONB, nullable=False),
+    CheckConstraint("number >= 1", name="number_is_positive"),
+)
+"""A transcript as it was frozen: by the pipeline, and again where a speaker is named. A version never changes."""
+
+SPEAKER = Table(
+    "speaker",
+    METADATA,
+    Column("id", BigInteger, Identity(), primary_key=True),
+    Column("name", Text),
+    _moment("created_at", nullable=False),
+    CheckConstraint("char_length(btrim(name)) BETWEEN 1 AND 100", name="name_says_something"),
+)
+"""A voice that is known across recordings; without a name until somebody gives one."""
+
+SPEAKER_VOICE = Table(
+    "speaker_voice",
+    METADATA,
+    Column("run_id", BigInteger, ForeignKey("run.id", ondelete="CASCADE"), primary_key=True),
+    Column("label", Text, primary_key=True),
+    Column("speaker_id", BigInteger, ForeignKey("speaker.id", ondelete="SET NULL")),
+    Column("model", Text, nullable=False),
+    Column("vector", JSONB, nullable=False),
+    Column("seconds", Float, nullable=False),
+    CheckConstraint("seconds >= 0", name="seconds_not_negative"),
+)
+"""One speaker's voice in one recording. No speaker_id: the voice is too like several, or not like enough to tell."""
+Index("ix_speaker_voice_speaker_id", SPEAKER_VOICE.c.speaker_id)

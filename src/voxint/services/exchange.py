@@ -12,6 +12,7 @@ import ssl
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlsplit
 
 import httpx
 
@@ -100,6 +101,8 @@ async def answer_to(ask: Ask) -> Answer:
         ExchangeError: see `exchange`.
     """
     total = ask.total.total_seconds()
+    if not usable(ask.url):
+        raise ExchangeError("the address cannot be used")
     try:
         async with asyncio.timeout(total):
             return await _talk(ask)
@@ -111,8 +114,20 @@ async def answer_to(ask: Ask) -> Answer:
         raise ExchangeError("the address cannot be used") from None
     except httpx.ConnectError as error:
         raise _not_connected(error) from None
-    except (httpx.HTTPError, httpx.StreamError, OSError) as error:
+    except (httpx.HTTPError, httpx.StreamError, OSError, ExceptionGroup) as error:
         raise DroppedError(f"the connection broke: {_short(error)}") from None
+
+
+def usable(url: str) -> bool:
+    """Whether this is an http or https address with a host that could be one and a port in its range."""
+    try:
+        parts = urlsplit(url)
+        port_fits = parts.port is None or 0 < parts.port < 65536
+    except ValueError:
+        return False
+    return (
+        port_fits and parts.scheme in {"http", "https"} and bool(parts.hostname) and "[" not in (parts.hostname or "")
+    )
 
 
 async def _watched(ask: Ask, lost: threading.Event | None) -> Answer:
