@@ -3,7 +3,7 @@ PY := .venv/bin/python
 AUDIO ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo test test-unit check fmt lock clean
+.PHONY: help setup setup-dev demo test test-unit walk check fmt lock clean
 
 help: ## what can be made
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 22
@@ -22,6 +22,9 @@ test: setup-dev ## unit, contract and integration tests
 
 test-unit: setup-dev ## the unit tests alone
 	@$(PY) -m pytest tests/unit
+
+walk: setup-dev ## every state of the phase machine in a hostile world, and with each guard switched off (minutes)
+	@PYTHONPATH=tests:tests/support $(PY) -m walk
 
 check: setup-dev ## format, lint, types, import rules, lock
 	@.venv/bin/ruff format --check .
