@@ -1,0 +1,181 @@
+"""A service that is a child process of the broker: started as argv, stopped as a group, found again after a kill -9.
+
+The broker may die without it. What the journal has (pid, start time, boot) finds it again; where the broker died
+between the start and the write, a mark in the process's environment does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+from voxint_broker.adapters import processes
+from voxint_broker.adapters.protocol import Condition, Look, ServiceError, StopLevel
+
+if TYPE_CHECKING:
+    from voxint_broker.config import ChildService
+
+MARK = "VOXINT_BROKER_SERVICE"
+"""The environment variable that marks the processes of a service."""
+
+_LAST_BYTES = 600
+
+
+class Child:
+    """A child process that is a service."""
+
+    keep_running = True
+
+    def __init__(self, config: ChildService, owner: str) -> None:
+        self.name = config.name
+        self._config = config
+        self._mark = f"{owner}/{config.name}"
+        self._process: subprocess.Popen[bytes] | None = None
+        self._pid: int | None = None
+        self._ticks = 0
+        self._exit: int | None = None
+        self._log_start = 0
+
+    def adopt(self, handle: dict[str, Any]) -> None:
+        """Find the process: by the journal, else by its mark. The oldest marked one leads."""
+        pid, ticks = handle.get("pid"), handle.get("ticks")
+        if isinstance(pid, int) and isinstance(ticks, int) and handle.get("boot") == processes.boot_id():
+            if processes.is_same(pid, ticks):
+                self._pid, self._ticks = pid, ticks
+                return
+            # Its group may outlive it: an orphan that still holds memory counts as the service.
+            if processes.in_group(pid) and processes.stat(pid) is None:
+                self._pid, self._ticks = pid, ticks
+                return
+        found = sorted(
+            (seen.ticks, pid) for pid in processes.marked(self._marking()) if (seen := processes.stat(pid)) is not None
+        )
+        if found:
+            self._ticks, self._pid = found[0]
+
+    def handle(self) -> dict[str, Any]:
+        """Process id, start time and boot."""
+        if self._pid is None:
+            return {}
+        return {"pid": self._pid, "ticks": self._ticks, "boot": processes.boot_id()}
+
+    def look(self) -> Look:
+        """Whether any process of it lives: the one that was started, its group, or one that bears its mark."""
+        self._collect()
+        if self._pid is None:
+            return Look(Condition.STOPPED, self.last_words())
+        if processes.is_same(self._pid, self._ticks):
+            return Look(Condition.RUNNING, f"process {self._pid}", (self._pid,))
+        left = self._left()
+        if left:
+            return Look(Condition.RUNNING, f"its child processes are left: {_named(left)}", left)
+        return Look(Condition.STOPPED, self.last_words())
+
+    def levels(self) -> tuple[StopLevel, ...]:
+        """SIGTERM (or the configured signal), then SIGKILL of the group."""
+        return (
+            StopLevel(self._config.stop_signal, self._config.stop_seconds),
+            StopLevel("SIGKILL", self._config.kill_seconds),
+        )
+
+    def stop(self, level: StopLevel) -> None:
+        """Send the level's signal to the group, and to marked processes that left it."""
+        number = signal.Signals[level.name]
+        self._collect()
+        if self._pid is None:
+            return
+        group = processes.stat(self._pid)
+        if group is None or group.ticks == self._ticks:
+            try:
+                os.killpg(self._pid, number)
+            except ProcessLookupError:
+                pass
+            except PermissionError as error:
+                raise ServiceError(f"may not send {level.name} to process group {self._pid}") from error
+        for pid in processes.marked(self._marking()):
+            seen = processes.stat(pid)
+            if seen is not None and seen.group != self._pid:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, number)
+
+    def start(self) -> None:
+        """Start the process in a group of its own, with its output in its log."""
+        environment = {**os.environ, **self._config.environment, MARK: self._mark}
+        try:
+            with self._log() as log:
+                self._process = subprocess.Popen(
+                    self._config.command,
+                    cwd=self._config.folder,
+                    env=environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )
+        except (OSError, ValueError) as error:
+            why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+            raise ServiceError(f"cannot start {self._config.command[0]}: {why}") from error
+        self._exit = None
+        self._pid = self._process.pid
+        seen = processes.stat(self._pid)
+        self._ticks = seen.ticks if seen is not None else 0
+
+    def wait(self, seconds: float) -> None:
+        """Wait for the process's exit."""
+        if self._pid is None or not processes.is_same(self._pid, self._ticks):
+            select.select([], [], [], seconds)
+            return
+        processes.wait_for_exit(self._pid, seconds)
+
+    def last_words(self) -> str:
+        """How it ended, and the end of what it wrote."""
+        if self._exit is None:
+            return ""
+        how = f"signal {-self._exit}" if self._exit < 0 else f"exit status {self._exit}"
+        said = self._tail()
+        return f"{how}: {said}" if said else how
+
+    # --- parts -------------------------------------------------------------------------------------------------
+
+    def _collect(self) -> None:
+        process = self._process
+        if process is not None and process.poll() is not None:
+            self._exit = process.returncode
+            self._process = None
+
+    def _left(self) -> tuple[int, ...]:
+        if self._pid is None:
+            return ()
+        return processes.in_group(self._pid) or processes.marked(self._marking())
+
+    def _marking(self) -> str:
+        return f"{MARK}={self._mark}"
+
+    def _log(self) -> contextlib.AbstractContextManager[Any]:
+        if self._config.log is None:
+            return contextlib.nullcontext(subprocess.DEVNULL)
+        self._config.log.parent.mkdir(parents=True, exist_ok=True)
+        log = self._config.log.open("ab")
+        self._log_start = log.tell()
+        return log
+
+    def _tail(self) -> str:
+        if self._config.log is None:
+            return ""
+        try:
+            with self._config.log.open("rb") as log:
+                end = log.seek(0, os.SEEK_END)
+                log.seek(max(self._log_start, end - _LAST_BYTES))
+                lines = log.read(_LAST_BYTES).decode("utf-8", "replace").split("\n")
+        except OSError:
+            return ""
+        kept = [line.strip() for line in lines if line.strip()]
+        return kept[-1][:200] if kept else ""
+
+
+def _named(pids: tuple[int, ...]) -> str:
+    return ", ".join(f"{pid} ({processes.name_of(pid)})" for pid in pids[:5])

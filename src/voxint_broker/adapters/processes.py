@@ -1,0 +1,116 @@
+"""Processes as Linux shows them in /proc: who is who after a restart, and what is left of a group."""
+
+from __future__ import annotations
+
+import os
+import select
+from dataclasses import dataclass
+from pathlib import Path
+
+_PROC = Path("/proc")
+_GONE_STATES = frozenset("ZXx")
+
+
+@dataclass(frozen=True, slots=True)
+class Stat:
+    """The parts of /proc/PID/stat that tell a process apart. `ticks`: its start, in clock ticks since the boot."""
+
+    state: str
+    group: int
+    ticks: int
+
+    @property
+    def lives(self) -> bool:
+        """Whether it still runs: a process that only waits to be collected holds no memory."""
+        return self.state not in _GONE_STATES
+
+
+def stat(pid: int) -> Stat | None:
+    """What /proc says of a process; None when there is none."""
+    try:
+        text = (_PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    # The name stands in brackets and may hold anything, brackets and spaces included.
+    fields = text.rpartition(")")[2].split()
+    return Stat(fields[0], int(fields[2]), int(fields[19])) if len(fields) > 19 else None
+
+
+def boot_id() -> str:
+    """This boot of the machine: a process id of another one means nothing."""
+    try:
+        return (_PROC / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
+
+
+def is_same(pid: int, ticks: int) -> bool:
+    """Whether the process that was started at `ticks` still lives under this id."""
+    found = stat(pid)
+    return found is not None and found.lives and found.ticks == ticks
+
+
+def in_group(group: int) -> tuple[int, ...]:
+    """The living processes of a process group."""
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return ()
+    except PermissionError:
+        pass
+    return tuple(pid for pid in _pids() if (found := stat(pid)) is not None and found.group == group and found.lives)
+
+
+def marked(mark: str) -> tuple[int, ...]:
+    """The living processes in whose environment this NAME=value was put when they were started."""
+    return _with_environment(b"\0" + mark.encode() + b"\0")
+
+
+def marked_like(name: str) -> tuple[int, ...]:
+    """The living processes that were started with this variable, whatever its value is."""
+    return _with_environment(b"\0" + name.encode() + b"=")
+
+
+def _with_environment(wanted: bytes) -> tuple[int, ...]:
+    found = []
+    for pid in _pids():
+        try:
+            environment = (_PROC / str(pid) / "environ").read_bytes()
+        except OSError:
+            continue
+        if wanted in b"\0" + environment + b"\0":
+            seen = stat(pid)
+            if seen is not None and seen.lives:
+                found.append(pid)
+    return tuple(found)
+
+
+def wait_for_exit(pid: int, seconds: float) -> bool:
+    """Wait until the process has exited, at most `seconds`; whether it has."""
+    try:
+        fd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    except OSError:  # an old kernel: look again after the time
+        select.select([], [], [], seconds)
+        return stat(pid) is None
+    try:
+        poll = select.poll()
+        poll.register(fd, select.POLLIN)
+        return bool(poll.poll(max(seconds, 0) * 1000))
+    finally:
+        os.close(fd)
+
+
+def name_of(pid: int, limit: int = 120) -> str:
+    """A process's name for people."""
+    try:
+        words = (_PROC / str(pid) / "cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return "a process that ended"
+    shown = " ".join(word.decode("utf-8", "replace") for word in words if word)
+    return shown[:limit] or "a kernel thread"
+
+
+def _pids() -> list[int]:
+    return [int(name) for name in os.listdir(_PROC) if name.isdigit()]  # noqa: PTH208 - names alone, many times a second

@@ -1,0 +1,140 @@
+"""Puts a configured broker together and serves it until a signal asks it to end."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import signal
+import socket
+import sys
+from typing import TYPE_CHECKING
+
+import uvicorn
+
+from voxint_broker.adapters.child import Child
+from voxint_broker.config import Config, host_of, token_of
+from voxint_broker.engine import Broker
+from voxint_broker.journal import Journal
+from voxint_broker.memory.reading import gauge_of
+from voxint_broker.server import make_app
+from voxint_broker.switching import Part
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FrameType
+
+log = logging.getLogger("voxint_broker")
+
+_HEADERS_LIMIT = 16 * 1024
+_CONNECTIONS = 200
+_KNOWN_HOSTS = frozenset({"127.0.0.1", "localhost", "::1", "host.docker.internal"})
+
+
+class ListenError(Exception):
+    """An address cannot be listened at. The text says which and why."""
+
+
+def make_broker(config: Config, hook: Callable[[str], None] | None = None) -> Broker:
+    """The broker that a configuration describes, not yet started."""
+    owner = hashlib.sha256(str(config.state_dir).encode()).hexdigest()[:16]
+    parts = [Part(Child(service, owner), service.readiness) for service in config.service]
+    call = hook or (lambda _point: None)
+    journal = Journal(config.state_dir, call)
+    return Broker(parts, gauge_of(config.memory), config.memory, config.lease, journal, hook=call)
+
+
+def sockets_of(config: Config) -> list[socket.socket]:
+    """A bound socket for each address.
+
+    Raises:
+        ListenError: one of them cannot be had.
+    """
+    found: list[socket.socket] = []
+    for address in config.listen:
+        host, port = host_of(address), int(address.rpartition(":")[2])
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        bound = socket.socket(family, socket.SOCK_STREAM)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            bound.bind((host, port))
+            bound.listen(128)  # from now on callers wait, where they would be refused
+        except OSError as error:
+            for each in (*found, bound):
+                each.close()
+            raise ListenError(f"cannot listen at {address}: {error.strerror}") from error
+        found.append(bound)
+    return found
+
+
+def serve(config: Config) -> None:
+    """Serve until SIGTERM or SIGINT.
+
+    Raises:
+        ConfigError: the token cannot be read.
+        ListenError: an address cannot be had.
+        JournalError: the journal cannot be used.
+    """
+    token = token_of(config)
+    sockets = sockets_of(config)
+    broker = make_broker(config, _kill_hook())
+    try:
+        broker.start()
+    except BaseException:
+        for each in sockets:
+            each.close()
+        raise
+    hosts = _KNOWN_HOSTS | {host_of(address) for address in config.listen} | {h.lower() for h in config.allowed_hosts}
+    options = uvicorn.Config(
+        make_app(broker, token=token, hosts=hosts),
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        lifespan="off",
+        loop="asyncio",
+        http="h11",
+        ws="none",
+        h11_max_incomplete_event_size=_HEADERS_LIMIT,
+        limit_concurrency=_CONNECTIONS,
+        timeout_keep_alive=5,
+        timeout_graceful_shutdown=2,
+    )
+    for address in sockets:
+        log.info("listening at %s:%s", *address.getsockname()[:2])
+    try:
+        _Server(options).run(sockets)
+    finally:
+        broker.stop(stop_services=config.stop_services_on_exit)
+        for each in sockets:
+            each.close()
+
+
+class _Server(uvicorn.Server):
+    """A server whose signal ends it, and not the process after it: the broker has things to put in order then."""
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        del sig, frame
+        self.should_exit = True
+
+
+def _kill_hook() -> Callable[[str], None] | None:
+    """For the tests of crashes alone: VOXINT_BROKER_KILL_AT=POINT:N kills the broker at the N-th time at a point."""
+    wanted = os.environ.get("VOXINT_BROKER_KILL_AT")
+    if not wanted:
+        return None
+    point, _, count = wanted.rpartition(":")
+    left = int(count)
+
+    def hook(name: str) -> None:
+        nonlocal left
+        if name == point:
+            left -= 1
+            if left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    return hook
+
+
+def set_up_logs() -> None:
+    """One line an event, on stderr."""
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")

@@ -1,0 +1,213 @@
+"""The two ways of a switch: clear the GPU and prove it, and bring the services back until they really answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from voxint_broker import clock
+from voxint_broker.adapters.protocol import Condition, ServiceError, StopLevel
+from voxint_broker.ready import why_not_ready
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from voxint_broker.adapters.protocol import Adapter
+    from voxint_broker.config import Memory, Ready
+    from voxint_broker.memory.reading import Gauge
+
+QUICK_SECONDS = 1.0
+"""For so long a beginning switch is watched closely; afterwards less so."""
+
+POLL_SECONDS = 0.025
+"""How often it is looked during a switch."""
+
+_QUICK_POLL_SECONDS = 0.005
+
+
+class StepFailedError(Exception):
+    """A step came to nothing within its limits. The text says which and why."""
+
+
+class SupersededError(Exception):
+    """The broker's state changed under the work, so it is given up."""
+
+
+class Watch(Protocol):
+    """How the work meets the engine."""
+
+    def check(self) -> None:
+        """Raise SupersededError when this work is no longer wanted."""
+
+    def pause(self, seconds: float) -> None:
+        """Wait, but no longer than until the engine wants attention."""
+
+    def say(self, step: str, detail: str = "") -> None:
+        """What is being done, for the status."""
+
+    def started(self) -> None:
+        """A service was started: what is needed to find it again goes to the journal."""
+
+    def point(self, name: str) -> None:
+        """A place between two steps, where tests kill the broker."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One service: how it is handled, and when it counts as back."""
+
+    adapter: Adapter
+    ready: Ready | None
+
+
+class Switch:
+    """The work of a switch. Every method ends by itself, raises StepFailedError, or is superseded."""
+
+    def __init__(self, parts: Sequence[Part], gauge: Gauge, rules: Memory, watch: Watch) -> None:
+        self._parts = parts
+        self._gauge = gauge
+        self._rules = rules
+        self._watch = watch
+
+    def clear(self) -> None:
+        """Stop every service and prove that the memory is free."""
+        self._can_read()
+        for part in reversed(self._parts):
+            self.stop(part.adapter)
+        self.prove()
+
+    def _can_read(self) -> None:
+        """Nothing is stopped while the memory cannot be read: the proof could not be given afterwards."""
+        while True:
+            reading = self._gauge.read()
+            if reading.enough is not None:
+                return
+            self._watch.check()
+            self._watch.say("read memory", f"unknown, so nothing is stopped: {reading.detail}")
+            self._watch.pause(1.0)
+
+    def stop(self, adapter: Adapter) -> None:
+        """Stop one service, politely first."""
+        for level in adapter.levels():
+            if self._stopped(adapter, level):
+                return
+        look = adapter.look()
+        raise StepFailedError(f"{adapter.name} is stuck: it is still there after every way to stop it ({look.detail})")
+
+    def _stopped(self, adapter: Adapter, level: StopLevel) -> bool:
+        look = adapter.look()
+        if look.condition is Condition.STOPPED:
+            return True
+        self._watch.check()
+        self._watch.say("stop", f"{adapter.name}: {level.name}")
+        self._watch.point("before stop")
+        problem = ""
+        try:
+            adapter.stop(level)
+        except ServiceError as error:
+            problem = str(error)
+        self._watch.point("after stop")
+        begun = clock.monotonic()
+        while True:
+            look = adapter.look()
+            if look.condition is Condition.STOPPED:
+                return True
+            passed = clock.monotonic() - begun
+            if passed >= level.seconds:
+                return False
+            self._watch.check()
+            self._watch.say(
+                "stop", ": ".join(each for each in (adapter.name, level.name, problem, look.detail) if each)
+            )
+            adapter.wait(min(_poll(passed), level.seconds - passed))
+
+    def prove(self) -> None:
+        """Wait until the readings say free as often in a row as wanted."""
+        detail = self._free_within(self._rules.limit_seconds)
+        if detail is not None:
+            raise StepFailedError(f"the GPU's memory is not free after {self._rules.limit_seconds:g} s: {detail}")
+
+    def is_free(self) -> tuple[bool, str]:
+        """Whether the memory is free now, and what the last reading said; for a look now and then."""
+        detail = self._free_within(0)
+        return detail is None, detail or ""
+
+    def _free_within(self, seconds: float) -> str | None:
+        begun = clock.monotonic()
+        in_a_row = 0
+        while True:
+            reading = self._gauge.read()
+            in_a_row = in_a_row + 1 if reading.enough else 0
+            if in_a_row >= self._rules.readings:
+                return None
+            passed = clock.monotonic() - begun
+            if passed >= seconds and not in_a_row:
+                return reading.detail if reading.enough is not None else f"unknown: {reading.detail}"
+            self._watch.check()
+            self._watch.say("prove", reading.detail)
+            self._watch.pause(self._rules.interval_seconds if in_a_row else _poll(passed))
+
+    def restore(self, *, must_be_free: bool) -> None:
+        """Start what does not run, and wait until everything answers.
+
+        Args:
+            must_be_free: whether somebody else may have used the GPU. Then nothing is started without the proof; else
+                it is only waited for, as a service's own memory may linger after its exit.
+        """
+        proven = False
+        for part in self._parts:
+            look = part.adapter.look()
+            while look.condition is Condition.UNKNOWN:
+                self._watch.check()
+                self._watch.say("look", f"{part.adapter.name}: {look.detail}")
+                self._watch.pause(1.0)
+                look = part.adapter.look()
+            if look.condition is Condition.STOPPED:
+                if not proven:
+                    self._before_start(must_be_free=must_be_free)
+                    proven = True
+                self._start(part)
+            self._until_ready(part)
+
+    def _before_start(self, *, must_be_free: bool) -> None:
+        try:
+            self.prove()
+        except StepFailedError:
+            if must_be_free:
+                raise
+
+    def _start(self, part: Part) -> None:
+        self._watch.check()
+        self._watch.say("start", part.adapter.name)
+        self._watch.point("before start")
+        try:
+            part.adapter.start()
+        except ServiceError as error:
+            raise StepFailedError(f"{part.adapter.name} cannot be started: {error}") from error
+        self._watch.point("after start")
+        self._watch.started()
+
+    def _until_ready(self, part: Part) -> None:
+        if part.ready is None:
+            return
+        begun = clock.monotonic()
+        while True:
+            missing = why_not_ready(part.ready)
+            look = part.adapter.look()
+            if look.condition is Condition.STOPPED:
+                words = f" ({look.detail})" if look.detail else ""
+                raise StepFailedError(f"{part.adapter.name} ended before it was ready{words}")
+            if missing is None:
+                return
+            passed = clock.monotonic() - begun
+            if passed >= part.ready.limit_seconds:
+                raise StepFailedError(
+                    f"{part.adapter.name} was not ready within {part.ready.limit_seconds:g} s: {missing}"
+                )
+            self._watch.check()
+            self._watch.say("wait for an answer", missing)
+            self._watch.pause(_poll(passed))
+
+
+def _poll(passed: float) -> float:
+    return _QUICK_POLL_SECONDS if passed < QUICK_SECONDS else POLL_SECONDS
