@@ -35,6 +35,17 @@ class Voice:
             "reason": self.reason,
         }
 
+    @classmethod
+    def from_document(cls, document: dict[str, Any]) -> Voice:
+        """A stored voice."""
+        vector = document["vector"]
+        return cls(
+            str(document["label"]),
+            float(document["seconds"]),
+            None if vector is None else tuple(float(value) for value in vector),
+            document["reason"],
+        )
+
 
 def windows_of(turns: Sequence[Turn]) -> dict[str, list[tuple[float, float]]]:
     """For each speaker, in order of appearance, the stretches to make a vector from: long ones that nobody talks over."""
@@ -87,3 +98,81 @@ def _unit(vector: Sequence[float]) -> tuple[float, ...] | None:
 def numbered(labels: Sequence[str]) -> dict[str, str]:
     """Names for speakers that nobody knows: Speaker 1, Speaker 2, in their order of appearance."""
     return {label: f"Speaker {number}" for number, label in enumerate(dict.fromkeys(labels), 1)}
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds of likeness for one model's vectors.
+
+    From `same` on two voices are one person, below `other` they are not; the likeliest must lead the next by `lead`.
+    """
+
+    same: float
+    other: float
+    lead: float
+
+
+DEFAULT_LIMITS = Limits(same=0.80, other=0.68, lead=0.05)
+"""For GE2E vectors: one voice measured 0.76 to 0.87 window by window, and more as a speaker's mean; others 0.60 to 0.71."""
+MODEL_LIMITS = {"titanet": Limits(same=0.70, other=0.50, lead=0.05)}
+"""By a word in the model's name. TitaNet: 0.7 is the threshold that its authors verify speakers with."""
+
+
+def limits_of(model: str) -> Limits:
+    """The limits for the vectors of a model."""
+    named = model.lower()
+    return next((limits for word, limits in MODEL_LIMITS.items() if word in named), DEFAULT_LIMITS)
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A speaker of the roster, with the voices that one model heard of them."""
+
+    id: int
+    name: str | None
+    vectors: tuple[tuple[float, ...], ...]
+
+    def likeness(self, vector: Sequence[float]) -> float:
+        """How like a vector is to the mean of the voices."""
+        size = len(self.vectors[0]) if self.vectors else 0
+        alike = [each for each in self.vectors if len(each) == size]
+        mean = [sum(values) / len(alike) for values in zip(*alike, strict=True)]
+        return likeness(mean, vector)
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """What the roster says of one voice.
+
+    No speaker and `is_new`: nobody like that is known yet. No speaker and not `is_new`: the voice is too like several,
+    or not like enough to one, to say anything.
+    """
+
+    speaker: Known | None
+    is_new: bool
+    likeness: float
+
+
+def matches(voices: Sequence[Voice], model: str, roster: Sequence[Known]) -> dict[str, Match]:
+    """Who the voices of one recording are, by label; the likeliest pairs first, and nobody twice."""
+    limits = limits_of(model)
+    scores = {
+        voice.label: sorted(
+            ((known.likeness(voice.vector), known) for known in roster if known.vectors),
+            key=lambda pair: pair[0],
+            reverse=True,
+        )
+        for voice in voices
+        if voice.vector is not None
+    }
+    found: dict[str, Match] = {}
+    taken: set[int] = set()
+    for label, ranked in sorted(scores.items(), key=lambda item: -item[1][0][0] if item[1] else 0.0):
+        best = ranked[0][0] if ranked else 0.0
+        lead = best - ranked[1][0] if len(ranked) > 1 else 1.0
+        if best >= limits.same and lead >= limits.lead and ranked[0][1].id not in taken:
+            taken.add(ranked[0][1].id)
+            found[label] = Match(ranked[0][1], is_new=False, likeness=best)
+        else:
+            found[label] = Match(None, is_new=best < limits.other, likeness=best)
+    return found

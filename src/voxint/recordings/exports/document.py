@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -51,6 +51,16 @@ class Transcript:
         )
         heard = line.text if line.text != text else None
         return SpokenLine(line.id, line.start, line.end, speaker, line.speaker, text, heard, kept, words)
+
+    def with_names(self, names: Mapping[str, str]) -> Transcript:
+        """The same with other names for some speakers, by label."""
+        lines = tuple(replace(line, speaker=names.get(line.label or "", line.speaker)) for line in self.lines)
+        return replace(self, speakers={**self.speakers, **names}, lines=lines)
+
+    def in_language(self, language: str, texts: Mapping[int, str], notice: str) -> Transcript:
+        """The same in another language, by the lines' ids; what has no text there stays as it is. Times do not move."""
+        lines = tuple(replace(line, text=texts.get(line.id, line.text), words=()) for line in self.lines)
+        return replace(self, language=language, notices=(*self.notices, notice), lines=lines)
 
     @property
     def header(self) -> list[str]:

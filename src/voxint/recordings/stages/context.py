@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from sqlalchemy import Engine
+    from sqlalchemy import Connection, Engine
 
     from voxint.recordings.run import Run
     from voxint.settings import Settings
@@ -78,6 +78,13 @@ class Notes(Protocol):
 
     def same_recording(self, sha256: str) -> tuple[int, ...]:
         """Earlier runs of the very same bytes."""
+
+    def own(self, connection: Connection) -> None:
+        """Hold the claim until the transaction ends, so that what is written there is written by its owner.
+
+        Raises:
+            ClaimLost: it was taken back.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,14 +183,18 @@ class StoredNotes:
             found = connection.execute(text(query), {"sha256": sha256, "run_id": self._claim.run_id}).scalars()
             return tuple(int(each) for each in found)
 
+    def own(self, connection: Connection) -> None:
+        """See Notes."""
+        owned = connection.execute(
+            text("SELECT 1 FROM work_item WHERE id = :id AND claim_token = :token FOR SHARE"),
+            {"id": self._claim.item_id, "token": self._claim.token},
+        ).one_or_none()
+        if owned is None:
+            raise ClaimLost
+
     def _write(self, change: str, values: dict[str, Any]) -> None:
         # The share lock keeps the claim from being taken back between the look and the write.
         with self._engine.begin() as connection:
-            owned = connection.execute(
-                text("SELECT 1 FROM work_item WHERE id = :id AND claim_token = :token FOR SHARE"),
-                {"id": self._claim.item_id, "token": self._claim.token},
-            ).one_or_none()
-            if owned is None:
-                raise ClaimLost
+            self.own(connection)
             query = text(f"UPDATE run SET {change} WHERE id = :run_id")  # noqa: S608 - `change` is one of ours
             connection.execute(query, values | {"run_id": self._claim.run_id})

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 from voxint.llm.client import LlmClient, LlmError, LlmTooLongError, LlmUnusableError
 from voxint.recordings.errors import AttemptFailed
 from voxint.recordings.repair import SCHEMA, Repaired, answer_tokens, batches, question, repaired_from
-from voxint.recordings.speakers import numbered
+from voxint.recordings.roster import enter
+from voxint.recordings.speakers import Voice, numbered
 from voxint.recordings.stages.services import calls
 from voxint.recordings.transcript import Line
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from voxint.llm.client import Reply
     from voxint.recordings.stages.context import StageContext
@@ -27,13 +28,37 @@ def enhance_match(context: StageContext) -> dict[str, Any]:
     repair = Repair(context, LlmClient(context.settings, "ENHANCE"))
     repair.run(lines)
     return {
-        "speakers": {label: {"name": name, "known": False} for label, name in numbered(labels).items()},
+        "speakers": _named(labels, _roster(context)),
         "llm": repair.to_document(lines),
         "lines": {
             str(line.id): {"text": repair.found[line.id].text, "kept": repair.found[line.id].kept}
             for line in lines
             if line.id in repair.found
         },
+    }
+
+
+def _roster(context: StageContext) -> dict[str, dict[str, Any]]:
+    """What the roster says of each voice, by label. Entered under the claim: a copy that lost it enters nothing."""
+    made = context.result("diarize_embed")
+    voices = [Voice.from_document(each) for each in made["speakers"]]
+    if context.engine is None or not made["voice_model"]:
+        return {}
+    with context.engine.begin() as connection:
+        context.notes.own(connection)
+        return enter(connection, context.run.id, str(made["voice_model"]), voices)
+
+
+def _named(labels: Sequence[str], known: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """A name for each speaker: the roster's, else a number in the order of appearance."""
+    return {
+        label: {
+            "name": known.get(label, {}).get("name") or number,
+            "known": bool(known.get(label, {}).get("name")),
+            "speaker_id": known.get(label, {}).get("speaker_id"),
+            "likeness": known.get(label, {}).get("likeness"),
+        }
+        for label, number in numbered(labels).items()
     }
 
 

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 from voxint import __version__
 from voxint.recordings.exports.document import Transcript
 from voxint.recordings.exports.forms import FORMS
+from voxint.recordings.roster import names_in
 from voxint.recordings.stages.files import new_file, remove_strays
 from voxint.recordings.transcript import Line
+from voxint.recordings.versions import freeze
 
 if TYPE_CHECKING:
     from voxint.recordings.stages.context import StageContext
@@ -24,14 +26,22 @@ def finalize(context: StageContext) -> dict[str, Any]:
             files[name] = final.name
     names = {str(context.result(stage)["file"]) for stage in ("acquire", "prepare")}
     remove_strays(context, names | set(files.values()))
-    return {"version": 1, "transcript": transcript.to_document(), "files": files}
+    return {"version": _version(context, transcript), "transcript": transcript.to_document(), "files": files}
+
+
+def _version(context: StageContext, transcript: Transcript) -> int:
+    if context.engine is None:
+        return 1
+    with context.engine.begin() as connection:
+        context.notes.own(connection)
+        return freeze(connection, transcript, "made from the recording")
 
 
 def frozen(context: StageContext) -> Transcript:
     """The transcript as the earlier stages made it."""
     heard, spoken = context.result("transcribe"), context.result("diarize_embed")
     enhanced = context.result("enhance_match")
-    names = {label: str(each["name"]) for label, each in enhanced["speakers"].items()}
+    names = {label: str(each["name"]) for label, each in enhanced["speakers"].items()} | _named_since(context)
     lines = []
     for document in spoken["lines"]:
         line = Line.from_document(document)
@@ -56,6 +66,14 @@ def frozen(context: StageContext) -> Transcript:
             for line, text, kept in lines
         ),
     )
+
+
+def _named_since(context: StageContext) -> dict[str, str]:
+    """Names that people gave while the recording was on its way."""
+    if context.engine is None:
+        return {}
+    with context.engine.connect() as connection:
+        return names_in(connection, context.run.id)
 
 
 def _notices(context: StageContext, llm: dict[str, Any]) -> tuple[str, ...]:
