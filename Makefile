@@ -15,7 +15,7 @@ setup-dev: ## .venv with what tests and checks need too
 	@scripts/setup.sh dev
 
 demo: setup ## the main job, to the end, on real speech (AUDIO="a.wav b.mp3" for your own)
-	@$(PY) -m voxint demo $(AUDIO)
+	@$(PY) -m voxint demo $(if $(AGAIN),--again) $(AUDIO)
 
 test: setup-dev ## unit, contract and integration tests
 	@$(PY) -m pytest tests/unit tests/contract tests/integration

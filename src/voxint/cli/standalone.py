@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path  # noqa: TC003 - typer reads the annotations
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -16,6 +16,7 @@ from voxint.cli.output import CouldNotError, note
 def register(app: typer.Typer) -> None:
     """Put the commands on the main app."""
     app.command(name="standalone")(standalone)
+    app.command(name="demo")(demo)
 
 
 def standalone(
@@ -45,6 +46,30 @@ def standalone(
             options = Options(models="stand-ins" if stand_ins else "offline")
             status = run_standalone(home, options, os.environ, _say)
     except (HomeError, PostgresError, ValkeyError, SocketFolderError) as error:
+        raise CouldNotError(str(error)) from error
+    raise typer.Exit(status)
+
+
+def demo(
+    audio: Annotated[
+        list[Path] | None, typer.Argument(help="Recordings of your own, in place of the samples.", show_default=False)
+    ] = None,
+    *,
+    into: Annotated[Path, typer.Option("--into", help="The folder for transcripts, timeline and data.")] = Path("demo"),
+    again: Annotated[bool, typer.Option("--again", help="Do recordings anew that an earlier call has done.")] = False,
+    stand_ins: Annotated[bool, typer.Option("--stand-ins", hidden=True)] = False,
+) -> None:
+    """Run everything here on recordings, to the end: transcripts, and who had the GPU on the way."""
+    from voxint.standalone.demo.items import DemoError  # noqa: PLC0415
+    from voxint.standalone.demo.run import Wish, run_demo  # noqa: PLC0415
+    from voxint.standalone.demo.view import screen  # noqa: PLC0415
+    from voxint.standalone.home import HomeError  # noqa: PLC0415
+    from voxint.standalone.postgres import PostgresError  # noqa: PLC0415
+
+    wish = Wish(audio or [], into, again=again, stand_ins=stand_ins)
+    try:
+        status = run_demo(wish, os.environ, screen())
+    except (DemoError, HomeError, PostgresError) as error:
         raise CouldNotError(str(error)) from error
     raise typer.Exit(status)
 

@@ -12,15 +12,30 @@ if TYPE_CHECKING:
 
 
 def text_of(plan: Plan) -> str:
-    """The file's text. A JSON string is a TOML string, and so is a list of them."""
-    command = json.dumps(plan.model_command("language-model"))
-    health = json.dumps(plan.address("language-model") + "/healthz")
-    return (
-        "# Written by `voxint standalone` at each start.\n"
-        f'listen = ["{LOOPBACK}:{plan.ports["broker"]}"]\n'
-        f"state_dir = {json.dumps(str(plan.home.broker))}\n"
-        f'\n[[service]]\nname = "language-model"\nkind = "child"\ncommand = {command}\nready_url = {health}\n'
-    )
+    """The file's text."""
+    home = plan.home
+    return f"""\
+# Written by `voxint standalone` at each start.
+listen = [{_quoted(f"{LOOPBACK}:{plan.ports['broker']}")}]
+state_dir = {_quoted(str(home.broker))}
+stop_services_on_exit = true
+
+[memory]
+kind = "lock"
+path = {_quoted(str(home.card_lock))}
+
+[[service]]
+name = "language-model"
+kind = "child"
+command = [{", ".join(_quoted(word) for word in plan.model_command("language-model"))}]
+log = {_quoted(str(home.logs / "language-model.log"))}
+ready_url = {_quoted(plan.address("language-model") + "/healthz")}
+"""
+
+
+def _quoted(text: str) -> str:
+    """A TOML string, which a JSON string with its letters as they are is too."""
+    return json.dumps(text, ensure_ascii=False)
 
 
 def write(plan: Plan) -> None:

@@ -105,6 +105,16 @@ class Plan:
         write_privately(self.home.environment, text)
 
 
+def read(home: Home) -> dict[str, str]:
+    """The settings of the last start, from voxint.env.
+
+    Raises:
+        OSError: there was none.
+    """
+    lines = home.environment.read_text(encoding="utf-8").splitlines()
+    return dict(line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
+
+
 def processors() -> int:
     """How many processors this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -108,6 +108,8 @@ class Home:
             HomeError: a folder cannot be made or written to.
         """
         folder = self.folder
+        if not str(folder).isprintable():
+            raise HomeError(f"cannot use {str(folder)!a} as data folder: its path must be plain text in one line")
         try:
             for folder in (self.folder, self.media, self.run, self.logs, self.broker):
                 folder.mkdir(parents=True, exist_ok=True, mode=0o700)

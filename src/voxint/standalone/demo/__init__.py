@@ -1,0 +1,1 @@
+"""`voxint demo`: recordings become transcripts on this machine, the GPU changing hands on the way, checked to the end."""
