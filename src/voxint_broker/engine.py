@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from datetime import datetime
 
-    from voxint_broker.config import LeaseRules, Memory
+    from voxint_broker.config import LeaseRules
+    from voxint_broker.config_memory import Memory
     from voxint_broker.journal import Journal
     from voxint_broker.memory.reading import Gauge
 

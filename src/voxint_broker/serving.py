@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
-from voxint_broker.adapters.child import Child
+from voxint_broker.adapters.making import adapter_of
 from voxint_broker.config import Config, host_of, token_of
 from voxint_broker.engine import Broker
 from voxint_broker.journal import Journal
-from voxint_broker.memory.reading import gauge_of
+from voxint_broker.memory.gauges import gauge_of
 from voxint_broker.server import make_app
 from voxint_broker.switching import Part
 
@@ -38,7 +38,7 @@ class ListenError(Exception):
 def make_broker(config: Config, hook: Callable[[str], None] | None = None) -> Broker:
     """The broker that a configuration describes, not yet started."""
     owner = hashlib.sha256(str(config.state_dir).encode()).hexdigest()[:16]
-    parts = [Part(Child(service, owner), service.readiness) for service in config.service]
+    parts = [Part(adapter_of(service, owner), service.readiness, service.drain) for service in config.service]
     call = hook or (lambda _point: None)
     journal = Journal(config.state_dir, call)
     return Broker(parts, gauge_of(config.memory), config.memory, config.lease, journal, hook=call)

@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING, Protocol
 
 from voxint_broker import clock
 from voxint_broker.adapters.protocol import Condition, ServiceError, StopLevel
+from voxint_broker.adapters.sleeper import Sleeper
+from voxint_broker.drain import busy
 from voxint_broker.ready import why_not_ready
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from voxint_broker.adapters.protocol import Adapter
-    from voxint_broker.config import Memory, Ready
+    from voxint_broker.config_memory import Memory
+    from voxint_broker.config_services import Drain, Ready
     from voxint_broker.memory.reading import Gauge
 
 QUICK_SECONDS = 1.0
@@ -23,6 +26,7 @@ POLL_SECONDS = 0.025
 """How often it is looked during a switch."""
 
 _QUICK_POLL_SECONDS = 0.005
+_OFF_THE_GPU = frozenset({Condition.STOPPED, Condition.ASLEEP})
 
 
 class StepFailedError(Exception):
@@ -58,6 +62,7 @@ class Part:
 
     adapter: Adapter
     ready: Ready | None
+    drain: Drain | None = None
 
 
 class Switch:
@@ -73,8 +78,37 @@ class Switch:
         """Stop every service and prove that the memory is free."""
         self._can_read()
         for part in reversed(self._parts):
+            if part.drain is not None and part.adapter.look().condition is Condition.RUNNING:
+                self._wait_for_work(part, part.drain)
             self.stop(part.adapter)
+        self._sleep_soundly()
         self.prove()
+
+    def _wait_for_work(self, part: Part, drain: Drain) -> None:
+        """Let the work in flight end, within its limit. What cannot be told is waited for as well."""
+        begun = clock.monotonic()
+        while True:
+            at_work, detail = busy(drain)
+            passed = clock.monotonic() - begun
+            if at_work is False or passed >= drain.limit_seconds:
+                return
+            self._watch.check()
+            self._watch.say("wait for work in flight", f"{part.adapter.name}: {detail}")
+            self._watch.pause(min(POLL_SECONDS * 4, drain.limit_seconds - passed))
+            if part.adapter.look().condition is not Condition.RUNNING:
+                return
+
+    def _sleep_soundly(self) -> None:
+        """A server that sleeps must pass the same proof as one that is gone; else it is stopped altogether."""
+        for part in reversed(self._parts):
+            adapter = part.adapter
+            if not isinstance(adapter, Sleeper) or adapter.owner is None:
+                continue
+            if adapter.look().condition is Condition.ASLEEP:
+                detail = self._free_within(adapter.asleep_seconds)
+                if detail is not None:
+                    self._watch.say("stop", f"{adapter.name} sleeps, but the memory is not free: {detail}")
+                    self.stop(adapter.owner)
 
     def _can_read(self) -> None:
         """Nothing is stopped while the memory cannot be read: the proof could not be given afterwards."""
@@ -96,7 +130,7 @@ class Switch:
 
     def _stopped(self, adapter: Adapter, level: StopLevel) -> bool:
         look = adapter.look()
-        if look.condition is Condition.STOPPED:
+        if look.condition in _OFF_THE_GPU:
             return True
         self._watch.check()
         self._watch.say("stop", f"{adapter.name}: {level.name}")
@@ -110,7 +144,7 @@ class Switch:
         begun = clock.monotonic()
         while True:
             look = adapter.look()
-            if look.condition is Condition.STOPPED:
+            if look.condition in _OFF_THE_GPU:
                 return True
             passed = clock.monotonic() - begun
             if passed >= level.seconds:
@@ -162,7 +196,7 @@ class Switch:
                 self._watch.say("look", f"{part.adapter.name}: {look.detail}")
                 self._watch.pause(1.0)
                 look = part.adapter.look()
-            if look.condition is Condition.STOPPED:
+            if look.condition in _OFF_THE_GPU:
                 if not proven:
                     self._before_start(must_be_free=must_be_free)
                     proven = True

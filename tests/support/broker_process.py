@@ -114,11 +114,8 @@ class BrokerProcess:
 
     def service_pids(self) -> tuple[int, ...]:
         """The living processes of the stand-in."""
-        return tuple(
-            pid
-            for pid in processes.marked_like(MARK)
-            if f"--port {self.service_port}" in processes.name_of(pid, limit=2000)
-        )
+        wanted = str(self.service_port)
+        return tuple(pid for pid in processes.marked_like(MARK) if wanted in processes.command_line(pid))
 
     def log(self) -> str:
         """What the broker wrote."""

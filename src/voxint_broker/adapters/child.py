@@ -11,13 +11,13 @@ import os
 import select
 import signal
 import subprocess
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from voxint_broker.adapters import processes
 from voxint_broker.adapters.protocol import Condition, Look, ServiceError, StopLevel
 
 if TYPE_CHECKING:
-    from voxint_broker.config import ChildService
+    from voxint_broker.config_services import ChildService
 
 MARK = "VOXINT_BROKER_SERVICE"
 """The environment variable that marks the processes of a service."""
@@ -28,10 +28,9 @@ _LAST_BYTES = 600
 class Child:
     """A child process that is a service."""
 
-    keep_running = True
-
     def __init__(self, config: ChildService, owner: str) -> None:
         self.name = config.name
+        self.keep_running = config.keep_running is not False
         self._config = config
         self._mark = f"{owner}/{config.name}"
         self._process: subprocess.Popen[bytes] | None = None
@@ -155,11 +154,11 @@ class Child:
     def _marking(self) -> str:
         return f"{MARK}={self._mark}"
 
-    def _log(self) -> contextlib.AbstractContextManager[Any]:
+    def _log(self) -> contextlib.AbstractContextManager[IO[bytes] | int]:
         if self._config.log is None:
             return contextlib.nullcontext(subprocess.DEVNULL)
         self._config.log.parent.mkdir(parents=True, exist_ok=True)
-        log = self._config.log.open("ab")
+        log: IO[bytes] = self._config.log.open("ab")
         self._log_start = log.tell()
         return log
 

@@ -102,14 +102,25 @@ def wait_for_exit(pid: int, seconds: float) -> bool:
         os.close(fd)
 
 
-def name_of(pid: int, limit: int = 120) -> str:
-    """A process's name for people."""
+def command_line(pid: int) -> list[str]:
+    """A process's arguments; empty when it is gone, or a thread of the kernel."""
     try:
         words = (_PROC / str(pid) / "cmdline").read_bytes().split(b"\0")
     except OSError:
-        return "a process that ended"
-    shown = " ".join(word.decode("utf-8", "replace") for word in words if word)
-    return shown[:limit] or "a kernel thread"
+        return []
+    return [word.decode("utf-8", "replace") for word in words if word]
+
+
+def name_of(pid: int) -> str:
+    """A process's name for people: the program, without its other arguments, which may hold secrets."""
+    words = command_line(pid)
+    if not words:
+        return "unknown"
+    program = words[0].rpartition("/")[2][:60]
+    if program.startswith("python") and len(words) > 1:
+        script = words[2] if words[1] == "-m" and len(words) > 2 else words[1].rpartition("/")[2]
+        return f"{program} {script[:60]}"
+    return program
 
 
 def _pids() -> list[int]:

@@ -11,6 +11,7 @@ class Condition(StrEnum):
     """Whether a service is there. Unknown is neither: nothing is started or granted on it."""
 
     RUNNING = "running"
+    ASLEEP = "asleep"  # the server is there, and says that it has nothing in the GPU's memory
     STOPPED = "stopped"
     UNKNOWN = "unknown"
 

@@ -1,16 +1,24 @@
-"""One reading of the GPU's memory, and the kinds of gauge that take it."""
+"""One reading of the GPU's memory. It says yes, no, or that it cannot tell; what cannot be told is never a yes."""
 
 from __future__ import annotations
 
-import fcntl
-import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, assert_never
-
-from voxint_broker.config import LockMemory, NoMemory
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from voxint_broker.config import AnyMemory
+    from collections.abc import Sequence
+
+HOLDERS_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """One GPU's memory in MiB, and who uses it, in words."""
+
+    name: str
+    free_mib: int
+    total_mib: int
+    holders: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +27,12 @@ class Reading:
 
     enough: bool | None
     detail: str = ""
-    free_mib: int | None = None
+    cards: tuple[Card, ...] = ()
+
+    @property
+    def free_mib(self) -> int | None:
+        """The free memory of the fullest GPU; None where it was not read."""
+        return min((card.free_mib for card in self.cards), default=None)
 
 
 class Gauge(Protocol):
@@ -29,43 +42,25 @@ class Gauge(Protocol):
         """Look once. Never raises: what goes wrong is an unknown reading."""
 
 
-class NoGauge:
-    """Nothing is read: the processes being gone is the whole proof."""
-
-    def read(self) -> Reading:
-        """Always enough."""
-        return Reading(enough=True, detail="not read")
+def unknown(detail: str) -> Reading:
+    """A reading that failed."""
+    return Reading(enough=None, detail=detail)
 
 
-class LockGauge:
-    """A lock file that everybody keeps who has a model on the GPU. It is taken for a moment to see that it is free."""
-
-    def __init__(self, config: LockMemory) -> None:
-        self._path = config.path
-
-    def read(self) -> Reading:
-        """Try the lock."""
-        try:
-            fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        except OSError as error:
-            return Reading(enough=None, detail=f"cannot open {self._path}: {error.strerror}")
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return Reading(enough=False, detail=f"the lock {self._path} is taken")
-        except OSError as error:
-            return Reading(enough=None, detail=f"cannot lock {self._path}: {error.strerror}")
-        finally:
-            os.close(fd)
-        return Reading(enough=True, detail=f"the lock {self._path} is free")
-
-
-def gauge_of(config: AnyMemory) -> Gauge:
-    """The gauge that a configuration asks for."""
-    match config:
-        case NoMemory():
-            return NoGauge()
-        case LockMemory():
-            return LockGauge(config)
-        case _:
-            assert_never(config)
+def compared(cards: Sequence[Card], need_mib: int) -> Reading:
+    """Whether every card has what is needed. Figures that cannot be are no figures."""
+    if not cards:
+        return unknown("no GPU was read")
+    for card in cards:
+        if not 0 <= card.free_mib <= card.total_mib:
+            return unknown(f"{card.name}: {card.free_mib} of {card.total_mib} MiB free cannot be")
+    words = []
+    for card in cards:
+        text = f"{card.name}: {card.free_mib} of {card.total_mib} MiB free"
+        if card.free_mib < need_mib:
+            text += f", {need_mib} needed"
+            if card.holders:
+                more = len(card.holders) - HOLDERS_SHOWN
+                text += f"; held by {', '.join(card.holders[:HOLDERS_SHOWN])}{f' and {more} more' if more > 0 else ''}"
+        words.append(text)
+    return Reading(all(card.free_mib >= need_mib for card in cards), "; ".join(words), tuple(cards))

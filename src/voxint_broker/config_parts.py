@@ -1,0 +1,54 @@
+"""The kinds of value that configurations are made of."""
+
+from __future__ import annotations
+
+import signal
+from ipaddress import ip_address
+from typing import Annotated
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+
+def _http_url(value: str) -> str:
+    try:
+        parts = urlsplit(value)
+        fine = parts.scheme in {"http", "https"} and bool(parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError:
+        fine = False
+    if not fine:
+        raise ValueError("must be an http:// or https:// address with a host")
+    return value
+
+
+def _address(value: str) -> str:
+    host, _, port = value.rpartition(":")
+    try:
+        ip_address(host.strip("[]"))
+        fine = 0 <= int(port) < 65536 and (":" not in host or (host[0] == "[" and host[-1] == "]"))
+    except ValueError:
+        fine = False
+    if not fine:
+        raise ValueError(f"{value!r} is no address: write it as 127.0.0.1:9100 or [::1]:9100")
+    return value
+
+
+def _signal(value: str) -> str:
+    if value not in {"SIGTERM", "SIGINT", "SIGQUIT", "SIGHUP", "SIGUSR1", "SIGUSR2"} or not hasattr(signal, value):
+        raise ValueError("must be one of SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2")
+    return value
+
+
+HttpUrl = Annotated[str, AfterValidator(_http_url)]
+Address = Annotated[str, AfterValidator(_address)]
+Seconds = Annotated[float, Field(ge=0, le=86_400, allow_inf_nan=False)]
+Argv = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(min_length=1)]
+
+
+class ConfigPart(BaseModel):
+    """A table of the file. Unknown keys are errors."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+
+StopSignal = Annotated[str, AfterValidator(_signal)]
