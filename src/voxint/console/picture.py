@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from voxint.gpu_phase.model import Phase
 from voxint.gpu_phase.timeline import Owner
 from voxint.gpu_phase.view import NO_PHASE
 from voxint.gpu_phase.wording import figures
@@ -17,11 +18,12 @@ if TYPE_CHECKING:
 
     from voxint.gpu_phase.timeline import Stretch
 
-WIDTH, HEIGHT = 960, 84
+WIDTH, HEIGHT = 960, 60
 TOP, BAR = 8, 44
 _ROWS = {Owner.LANGUAGE_MODEL: 0, Owner.AUDIO: 1}
 _MOST_BARS = 600
 _HOURS_APART = 4
+_ROOM = 36  # half a label on a narrow screen
 
 OWNER_WORDS = {
     Owner.LANGUAGE_MODEL: "language model",
@@ -81,7 +83,7 @@ def picture(stretches: Sequence[Stretch], zone: tzinfo | None) -> Picture | None
         for owner, words in OWNER_WORDS.items()
         if owner in lengths
     )
-    turns = sum(1 for stretch in stretches if stretch.owner is Owner.AUDIO and stretch.cause is not None)
+    turns = sum(1 for stretch in stretches if stretch.phase is Phase.AUDIO and stretch.cause is not None)
     told = ", ".join(f"{words} {share}" for _, words, share in shares)
     summary = (
         f"Who had the GPU from {figures.moment(begin, zone)} to {figures.moment(end, zone)}: {told}."
@@ -106,6 +108,7 @@ def _marks(begin: datetime, end: datetime, zone: tzinfo | None) -> tuple[Mark, .
     found = []
     for hours in range(26):
         at = first + timedelta(hours=hours)
-        if at < end and at.hour % _HOURS_APART == 0:
-            found.append(Mark(round(WIDTH * ((at - begin) / (end - begin)), 1), f"{at:%H:%M}"))
+        x = WIDTH * ((at - begin) / (end - begin))
+        if at.hour % _HOURS_APART == 0 and _ROOM <= x <= WIDTH - _ROOM:
+            found.append(Mark(round(x, 1), f"{at:%H:%M}"))
     return tuple(found)
