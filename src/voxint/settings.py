@@ -21,7 +21,15 @@ from voxint.gpu_phase.policy import Policy
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-SECRETS = ("GPU_LEASE_TOKEN", "LLM_API_KEY", "CONSOLE_PASSWORD", "SECRET_KEY", "DATABASE_URL", "REDIS_URL")
+SECRETS = (
+    "GPU_LEASE_TOKEN",
+    "LLM_API_KEY",
+    "CONSOLE_PASSWORD",
+    "SECRET_KEY",
+    "DATABASE_URL",
+    "REDIS_URL",
+    "ALERT_WEBHOOK_URL",
+)
 """Settings that may come from <NAME>_FILE, and are never shown."""
 
 LLM_FEATURES = ("ENHANCE", "ASSETS", "TRANSLATE", "RESEARCH")
@@ -85,7 +93,15 @@ def _parse_placement(value: str) -> dict[str, tuple[str, ...]]:
 
 
 PlacementExpect = Annotated[str, AfterValidator(_placement_expect)]
+
+
+def _secret_url(value: SecretStr) -> SecretStr:
+    _http_url(value.get_secret_value())
+    return value
+
+
 HttpUrl = Annotated[str, AfterValidator(_http_url)]
+SecretUrl = Annotated[SecretStr, AfterValidator(_secret_url)]
 HeaderSecret = Annotated[SecretStr, AfterValidator(_token)]
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
@@ -219,6 +235,9 @@ class Settings(BaseModel):
     )
     trusted_proxies: tuple[str, ...] = Field((), description="Proxies whose forwarded addresses are believed.")
     secret_key: SecretStr | None = Field(None, description="Signs the console's sessions.")
+    alert_webhook_url: SecretUrl | None = Field(
+        None, description="Where alerts are posted as JSON: the GPU could not be handed back, the phase task stopped."
+    )
     log_json: bool = Field(False, description="Log lines as JSON.")  # noqa: FBT003
     services: dict[str, ServiceSettings] = Field(default_factory=dict, description="<NAME>_URL and friends.")
 

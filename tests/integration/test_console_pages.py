@@ -180,3 +180,22 @@ def test_the_pages_hold_no_script_or_style_of_their_own(console, engine):
         assert "http://" not in page.replace("http://127.0.0.1:9", "").replace("http://whisper", "").replace(
             "http://pyannote", ""
         ).replace("http://titanet", "")
+
+
+def test_metrics_come_from_the_history(console, engine):
+    store_phase(engine, "audio", age=timedelta(minutes=1))
+    add_recordings(engine, 2)
+    with engine.begin() as connection:
+        connection.execute(
+            text(
+                "INSERT INTO gpu_phase_event (at, from_phase, to_phase, cause, seconds) VALUES"
+                " (voxint_now(), null, 'llm', 'first_tick', null), (voxint_now(), 'acquiring', 'llm', 'refused', 2.5)"
+            )
+        )
+    answer = console().get("/metrics")
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    told = answer.text.splitlines()
+    assert 'voxint_gpu_phase{phase="audio"} 1' in told
+    assert 'voxint_lane_waiting{lane="gpu"} 2' in told
+    assert 'voxint_gpu_phase_seconds_total{phase="acquiring"} 2.5' in told
+    assert "voxint_gpu_phase_failed_steps_total 1" in told

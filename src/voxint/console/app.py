@@ -11,18 +11,21 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, PlainTextResponse, Response
 from fastapi.staticfiles import StaticFiles
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from redis import RedisError
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.exceptions import HTTPException
 
-from voxint.console import views
+from voxint.console import metrics, views
 from voxint.console.guard import Guard
 from voxint.console.picture import picture
 from voxint.db.trouble import place, words
 from voxint.doctor.checks import run_checks
+from voxint.gpu_phase import totals
 from voxint.gpu_phase.status import look
 from voxint.gpu_phase.timeline import stretches
 from voxint.gpu_phase.wording import history, notices
 from voxint.gpu_phase.wording.figures import sentence
+from voxint.work import meter
 
 if TYPE_CHECKING:
     from voxint.console.picture import Picture
@@ -96,6 +99,16 @@ class Console:
         page = views.status_page(findings, told, drawn, changes)
         return self.render("status.html", page="status", page_value=page, heads=history.HEADS)
 
+    def metrics(self) -> PlainTextResponse:
+        """What Prometheus reads. Without Redis the ticks' counts are left out."""
+        view = self.view()
+        try:
+            ticks = meter.read(self.parts.publisher.client)
+        except (RedisError, OSError):
+            ticks = None
+        text = metrics.render(metrics.families(view, totals.steps(self.parts.engine), ticks))
+        return PlainTextResponse(text, media_type=metrics.CONTENT_TYPE)
+
     def trouble(self, status: int, heading: str, text: str) -> HTMLResponse:
         """A page that could not be made, in words."""
         return self.render("trouble.html", status, page="", heading=heading, text=text)
@@ -116,6 +129,10 @@ def make_console(parts: Parts) -> FastAPI:
     @app.get("/")
     def runs(before: Annotated[int | None, Query(ge=1, le=1 << 62)] = None) -> HTMLResponse:
         return console.runs(before)
+
+    @app.get("/metrics")
+    def prometheus() -> PlainTextResponse:
+        return console.metrics()
 
     @app.get("/status")
     def status() -> HTMLResponse:

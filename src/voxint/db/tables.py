@@ -290,3 +290,15 @@ SPEAKER_VOICE = Table(
 )
 """One speaker's voice in one recording. No speaker_id: the voice is too like several, or not like enough to tell."""
 Index("ix_speaker_voice_speaker_id", SPEAKER_VOICE.c.speaker_id)
+
+ALERT = Table(
+    "alert",
+    METADATA,
+    Column("code", Text, primary_key=True),
+    Column("text", Text, nullable=False),
+    _moment("since", nullable=False),
+    _moment("ended_at"),
+    Column("told", Boolean, nullable=False, server_default=text("false")),
+    _moment("tried_at"),
+)
+"""A fault that holds, or one that is over and of which somebody must still be told so. `told` is about the newest."""

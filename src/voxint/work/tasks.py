@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 
 from celery.signals import worker_process_init, worker_process_shutdown
 
+from voxint.alerts import watch
 from voxint.gpu_phase.followup import AT_ONCE, next_look
 from voxint.gpu_phase.model import Lane
 from voxint.gpu_phase.tick import canonical, tick
 from voxint.logs import line
 from voxint.wiring import Parts
+from voxint.work import meter
 from voxint.work.names import SWEEP_TASK, TICK_TASK, WORK_TASK
 from voxint.work.runner import work_once
 
@@ -80,7 +82,10 @@ def run_tick(parts: Parts, token: str | None = None, quiet: int = 0) -> Report |
     parts.gate.reap()
     report = tick(parts.machine)
     line(log, "tick", canonical(report))
+    meter.record(parts.publisher.client, report)
     _announce(parts, report, 0 if report.moved else quiet + 1)
+    if token is None or report.moved:
+        watch.check(parts)
     return report
 
 
@@ -146,8 +151,9 @@ def run_work(parts: Parts, lane: Lane) -> None:
 
 
 def run_sweep(parts: Parts) -> None:
-    """Give back the work of the dead, and wake open lanes whose wake-ups were lost."""
+    """Give back the work of the dead, wake open lanes whose wake-ups were lost, and tell of faults."""
     parts.gate.reap()
+    watch.check(parts)
     for lane in Lane:
         if parts.gate.due(lane) == AT_ONCE:
             wake_lane(parts, lane)

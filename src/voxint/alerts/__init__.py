@@ -1,0 +1,1 @@
+"""Telling somebody when the GPU cannot change hands, and when it can again: once each, whatever restarts meanwhile."""
