@@ -16,7 +16,7 @@ from voxint.llm.answers import json_in
 from voxint.storable import storable_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from voxint.recordings.transcript import Line
 
@@ -100,11 +100,7 @@ def repaired_from(batch: Sequence[Line], reply: str) -> dict[int, Repaired]:
     Raises:
         ValueError: the answer has no lines that can be read; it says why.
     """
-    texts = _texts(json_in(reply))
-    known = {line.id for line in batch}
-    strangers = sorted(set(texts) - known)
-    if strangers:
-        raise ValueError(f"the answer has lines that were not asked for: {strangers[:5]}")
+    texts = texts_by_id(batch, reply)
     found = {}
     for line in batch:
         if line.id not in texts:
@@ -112,6 +108,19 @@ def repaired_from(batch: Sequence[Line], reply: str) -> dict[int, Repaired]:
         else:
             found[line.id] = judged(line.text, texts[line.id])
     return found
+
+
+def texts_by_id(batch: Sequence[Line], reply: str) -> dict[int, str]:
+    """The texts of an answer by the ids of the batch; a missing id is not in it.
+
+    Raises:
+        ValueError: there are no lines, or lines that were not asked for.
+    """
+    texts = _texts(json_in(reply))
+    strangers = sorted(set(texts) - {line.id for line in batch})
+    if strangers:
+        raise ValueError(f"the answer has lines that were not asked for: {strangers[:5]}")
+    return texts
 
 
 def _texts(document: object) -> dict[int, str]:
@@ -200,9 +209,3 @@ def _changed(before: list[str], after: list[str]) -> str | None:
 def _weighty(words: Sequence[str]) -> bool:
     """Words of which one letter may turn the meaning: numbers, and denials."""
     return any(any(each.isdigit() for each in word) or word in _DENIALS or word.endswith("n't") for word in words)
-
-
-def summary(found: Mapping[int, Repaired]) -> dict[str, int]:
-    """How many lines were repaired, left as they are, and kept against the model's wish."""
-    kept = sum(1 for each in found.values() if each.kept is not None)
-    return {"lines": len(found), "kept": kept}

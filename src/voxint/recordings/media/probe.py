@@ -84,6 +84,7 @@ def _run(arguments: list[str], silence: float, lost: threading.Event) -> Iterato
     finally:
         process.kill()
         process.wait()
+        reader.join()
         for pipe in (process.stdin, process.stdout):
             if pipe is not None:
                 pipe.close()
@@ -97,7 +98,12 @@ class _Lines:
         self._found: deque[dict[str, Any]] = deque()
         self._some = threading.Event()
         self._ended = threading.Event()
-        threading.Thread(target=self._collect, daemon=True).start()
+        self._thread = threading.Thread(target=self._collect, daemon=True)
+        self._thread.start()
+
+    def join(self) -> None:
+        """Wait for the end of the child's last words; it has ended, so they have too."""
+        self._thread.join(timeout=5)
 
     def _collect(self) -> None:
         try:

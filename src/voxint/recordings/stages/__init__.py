@@ -1,9 +1,12 @@
-"""The stages of a run: one function each, from a context to the document that is stored."""
+"""The stages of a run, and the jobs beside it: one function each, from a context to the document that is stored."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from voxint.recordings.jobs.run_assets import run_assets
+from voxint.recordings.jobs.speaker_research import speaker_research
+from voxint.recordings.jobs.translation import translation
 from voxint.recordings.stages.acquire import acquire
 from voxint.recordings.stages.diarize_embed import diarize_embed
 from voxint.recordings.stages.enhance_match import enhance_match
@@ -37,5 +40,8 @@ STAGES: dict[str, Stage] = {
     "diarize_embed": _stored(diarize_embed),
     "enhance_match": _stored(enhance_match),
     "finalize": _stored(finalize),
+    "run_assets": _stored(run_assets),
+    "translation": _stored(translation),
+    "speaker_research": _stored(speaker_research),
 }
 """The work of each kind, by its name."""

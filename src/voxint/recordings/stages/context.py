@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from sqlalchemy import select, text
 
-from voxint.db.tables import STAGE_RESULT
+from voxint.db.tables import STAGE_RESULT, WORK_ITEM
 from voxint.recordings.errors import ClaimLost, StageFailed
 from voxint.recordings.rows import run_by_id
 from voxint.storable import storable_text
@@ -100,6 +100,8 @@ class StageContext:
     """Tell how far the work is, 0 to 1."""
     engine: Engine | None = None
     """The database, for the stage that matches speakers across recordings."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """What a job was asked for."""
 
     @classmethod
     def load(cls, engine: Engine, settings: Settings, claim: ClaimLike, heart: HeartLike) -> StageContext:
@@ -113,11 +115,14 @@ class StageContext:
             rows = connection.execute(
                 select(STAGE_RESULT.c.kind, STAGE_RESULT.c.data).where(STAGE_RESULT.c.run_id == claim.run_id)
             ).all()
-        if run is None:
+            options = connection.execute(
+                select(WORK_ITEM.c.options).where(WORK_ITEM.c.id == claim.item_id)
+            ).scalar_one_or_none()
+        if run is None or options is None:
             raise ClaimLost
         view = ClaimView(claim.token, heart.lost, claim.attempt, claim.attempt >= settings.work_attempts)
         results = {row.kind: row.data for row in rows}
-        return cls(run, settings, results, view, StoredNotes(engine, claim), heart.progress, engine)
+        return cls(run, settings, results, view, StoredNotes(engine, claim), heart.progress, engine, options)
 
     def warn(self, words: str) -> None:
         """Keep a warning with the run, where people see it."""

@@ -5,19 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from voxint.llm.client import LlmClient, LlmError, LlmTooLongError, LlmUnusableError
-from voxint.recordings.errors import AttemptFailed
+from voxint.llm.client import LlmClient
+from voxint.recordings.asking import Question, ask
 from voxint.recordings.repair import SCHEMA, Repaired, answer_tokens, batches, question, repaired_from
 from voxint.recordings.roster import enter
 from voxint.recordings.speakers import Voice, numbered
-from voxint.recordings.stages.services import calls
 from voxint.recordings.transcript import Line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from voxint.llm.client import Reply
     from voxint.recordings.stages.context import StageContext
+
+
+REPAIR = Question(messages=question, read=repaired_from, schema=SCHEMA, tokens=answer_tokens)
 
 
 def enhance_match(context: StageContext) -> dict[str, Any]:
@@ -64,7 +65,7 @@ def _named(labels: Sequence[str], known: Mapping[str, Mapping[str, Any]]) -> dic
 
 @dataclass
 class Repair:
-    """The repair of one transcript: batch by batch, and in halves where a batch is too large for the model."""
+    """The repair of one transcript, batch by batch."""
 
     context: StageContext
     client: LlmClient
@@ -81,54 +82,16 @@ class Repair:
         if not lines:
             self.skipped = "there is no text"
             return
-        groups = batches(lines)
-        for place, batch in enumerate(groups):
-            self.context.check_claim()
-            self._batch(batch)
-            self.context.progress((place + 1) / len(groups))
+        for part in ask(self.context, self.client, batches(lines), REPAIR):
+            self.model = part.model or self.model
+            if part.value is None:
+                self.troubles.append(part.why or "no answer")
+                self.found.update({line.id: Repaired(line.text, part.why) for line in part.lines})
+            else:
+                self.found.update(part.value)
         if self.troubles:
             kept = sum(1 for each in self.found.values() if each.kept is not None)
             self.context.warn(f"{kept} lines stay as they were heard: {self.troubles[0]}")
-
-    def _batch(self, batch: Sequence[Line]) -> None:
-        try:
-            with calls(self.context, "the language model"):
-                reply = self.client.chat(
-                    question(batch), max_tokens=answer_tokens(batch), schema=SCHEMA, lost=self.context.claim.lost
-                )
-        except LlmTooLongError as error:
-            self._halves(batch, str(error))
-        except LlmUnusableError as error:
-            self._keep(batch, str(error))
-        except (LlmError, AttemptFailed) as error:
-            # A transcript without repair is worth more than none: what ends the last attempt is only told.
-            if not self.context.claim.last_attempt:
-                raise AttemptFailed(str(error)) from None
-            self._keep(batch, str(error))
-        else:
-            self._take(batch, reply)
-
-    def _take(self, batch: Sequence[Line], reply: Reply) -> None:
-        self.model = reply.model or self.model
-        try:
-            self.found.update(repaired_from(batch, reply.text))
-        except ValueError as error:
-            if reply.cut:
-                self._halves(batch, f"the answer was cut off ({error})")
-            else:
-                self._keep(batch, str(error))
-
-    def _halves(self, batch: Sequence[Line], why: str) -> None:
-        if len(batch) == 1:
-            self._keep(batch, why)
-            return
-        middle = len(batch) // 2
-        self._batch(batch[:middle])
-        self._batch(batch[middle:])
-
-    def _keep(self, batch: Sequence[Line], why: str) -> None:
-        self.troubles.append(why)
-        self.found.update({line.id: Repaired(line.text, why) for line in batch})
 
     def to_document(self, lines: Sequence[Line]) -> dict[str, Any]:
         """What was done, for the record."""
