@@ -100,6 +100,12 @@ def _secret_url(value: SecretStr) -> SecretStr:
     return value
 
 
+WARM_UPS = ("none", "speech", "transcription")
+"""The small requests that a service may need before it counts as healthy: <NAME>_WARM_UP."""
+
+_SPEACHES = "speaches"
+"""speaches has a health path of its own, and answers there before a model is loaded."""
+
 HttpUrl = Annotated[str, AfterValidator(_http_url)]
 SecretUrl = Annotated[SecretStr, AfterValidator(_secret_url)]
 HeaderSecret = Annotated[SecretStr, AfterValidator(_token)]
@@ -114,6 +120,10 @@ class ServiceSettings:
     url: str
     health_path: str
     command: tuple[str, ...]
+    warm_up: str = "none"
+    """The small request that loads its model: `none` where "healthy" already means loaded."""
+    model: str = "default"
+    """Its model's name in requests."""
 
     @property
     def health_url(self) -> str:
@@ -356,20 +366,24 @@ def _services(values: dict[str, Any], environ: Mapping[str, str], problems: list
             continue
         prefix = name.upper().replace("-", "_")
         url = _read(f"{prefix}_URL", environ, problems) or f"http://{name}:8000"
-        path = _read(f"{prefix}_HEALTH_PATH", environ, problems) or "/healthz"
+        path = _read(f"{prefix}_HEALTH_PATH", environ, problems) or ("/health" if name == _SPEACHES else "/healthz")
         command = _read(f"{prefix}_COMMAND", environ, problems) or ""
+        warm_up = _read(f"{prefix}_WARM_UP", environ, problems) or ("speech" if name == _SPEACHES else "none")
+        model = _read(f"{prefix}_MODEL", environ, problems) or "default"
         try:
             _http_url(url)
         except ValueError as error:
             problems.append(f"{prefix}_URL: {error}")
         if not path.startswith("/"):
             problems.append(f"{prefix}_HEALTH_PATH: must begin with a slash")
+        if warm_up not in WARM_UPS:
+            problems.append(f"{prefix}_WARM_UP: must be one of {', '.join(WARM_UPS)}")
         try:
             argv = tuple(shlex.split(command))
         except ValueError as error:
             problems.append(f"{prefix}_COMMAND: {error}")
             argv = ()
-        found[name] = ServiceSettings(name, url, path, argv)
+        found[name] = ServiceSettings(name, url, path, argv, warm_up, model)
     return found
 
 

@@ -15,11 +15,12 @@ if TYPE_CHECKING:
     from sqlalchemy import Engine
 
     from voxint.gpu_phase.gate import Claim, Gate
-    from voxint.gpu_phase.ports import Broker, LanguageModel, Services
+    from voxint.gpu_phase.ports import Broker, LanguageModel, Placement, Services
     from voxint.gpu_phase.store import PhaseStore
     from voxint.gpu_phase.tick import Machine
     from voxint.recordings.lifecycle import Lifecycle
     from voxint.recordings.runs import RunStore
+    from voxint.services.placement.store import PlacementStore
     from voxint.settings import Settings
     from voxint.work.publish import Publisher
     from voxint.work.runner import Heart
@@ -115,7 +116,26 @@ class Parts:
         """What a tick works with."""
         from voxint.gpu_phase.tick import Machine  # noqa: PLC0415
 
-        return Machine(self.phase_store, self.broker, self.services, self.language_model, self.settings.policy)
+        return Machine(
+            self.phase_store, self.broker, self.services, self.language_model, self.settings.policy, self.placement
+        )
+
+    @cached_property
+    def placement_store(self) -> PlacementStore:
+        """The last verdicts on the devices of the model services."""
+        from voxint.services.placement.store import PlacementStore  # noqa: PLC0415
+
+        return PlacementStore(self.engine)
+
+    @cached_property
+    def placement(self) -> Placement:
+        """Looks at the devices of the model services."""
+        from voxint.services.placement.observe import sources  # noqa: PLC0415
+        from voxint.services.placement.pids import pids_of  # noqa: PLC0415
+        from voxint.services.placement.watch import PlacementWatch  # noqa: PLC0415
+
+        from_where = sources(self.settings, pids_of(self.settings))
+        return PlacementWatch(self.settings, self.placement_store, self.services, from_where)
 
     @cached_property
     def publisher(self) -> Publisher:

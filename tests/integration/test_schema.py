@@ -22,6 +22,11 @@ EXECUTION = (
     "VALUES (1, 1, 'acquire', 1, '{token}', 'w', now(){values})"
 )
 
+PLACEMENT = (
+    "INSERT INTO placement (service, verdict, expected, evidence, why, seen_at{names}) "
+    "VALUES ('whisper', '{verdict}', 'cuda', 'device', 'it says so', now(){values})"
+)
+
 
 def phase(which="llm", **more):
     return PHASE.format(phase=which, **columns(more))
@@ -55,6 +60,10 @@ def voice(run_id=1, seconds=1, speaker_id="NULL"):
         "INSERT INTO speaker_voice (run_id, label, speaker_id, model, vector, seconds)"
         f" VALUES ({run_id}, 'A', {speaker_id}, 'm', '[]', {seconds})"
     )
+
+
+def placement(verdict="ok", **more):
+    return PLACEMENT.format(verdict=verdict, **columns(more))
 
 
 def columns(more):
@@ -107,6 +116,13 @@ BREAKS = {
     "ck_speaker_voice_seconds_not_negative": voice(seconds=-1),
     "fk_speaker_voice_run_id": voice(run_id=999),
     "fk_speaker_voice_speaker_id": voice(speaker_id=999),
+    "ck_placement_verdict_is_known": placement("perhaps"),
+    "ck_placement_restarts_not_negative": placement(restarts=-1, starting_since="now()"),
+    "ck_placement_restarts_of_a_start": placement(restarts=1),
+    "pk_placement": placement() + "; " + placement(),
+    "ck_placement_baseline_rate_is_positive": (
+        "INSERT INTO placement_baseline (service, rate, unit, made_at) VALUES ('whisper', 0, 'characters', now())"
+    ),
     "fk_stage_result_run_id": (
         "INSERT INTO stage_result (run_id, kind, data, made_at) VALUES (999, 'acquire', '{}', now())"
     ),

@@ -89,10 +89,11 @@ def found(*, healthy: bool) -> st.SearchStrategy[tuple[ServiceSeen, ...]]:
     def service(name: str) -> st.SearchStrategy[ServiceSeen]:
         looked = st.sampled_from(Condition)
         return st.builds(
-            lambda c, h, d: ServiceSeen(name, c, healthy=healthy and h and c is Condition.RUNNING, detail=d),
+            lambda c, h, d, p: _seen(name, c, healthy=healthy and h, detail=d, placed=p if healthy else ("", False)),
             looked,
             st.booleans(),
             st.sampled_from(["", "exited (1)"]),
+            placements,
         )
 
     mixed = st.tuples(*(service(name) for name in NAMES))
@@ -100,6 +101,16 @@ def found(*, healthy: bool) -> st.SearchStrategy[tuple[ServiceSeen, ...]]:
         lambda c: tuple(ServiceSeen(n, c, healthy=healthy and c is Condition.RUNNING) for n in NAMES)
     )
     return mixed | same
+
+
+WRONG = "pyannote runs on cpu, expected cuda\u202e"
+placements = st.sampled_from([("", False), ("", False), (WRONG, False), (WRONG, True)])
+
+
+def _seen(name: str, condition: Condition, *, healthy: bool, detail: str, placed: tuple[str, bool]) -> ServiceSeen:
+    up = condition is Condition.RUNNING
+    words, barred = placed if up else ("", False)
+    return ServiceSeen(name, condition, healthy=healthy and up, detail=detail, placement=words, barred=barred)
 
 
 def answers(call: Call, now: datetime) -> st.SearchStrategy[Any]:

@@ -40,6 +40,7 @@ FAILING = frozenset(
         C.ACQUIRE_FAILED,
         C.ACQUIRE_LIMIT,
         C.START_LIMIT,
+        C.WRONG_DEVICE,
         C.LEASE_LOST,
         C.SERVICE_STOPPED,
         C.STOP_LIMIT,
@@ -246,6 +247,16 @@ def audio_only_with_all_healthy(t: Tick) -> str | None:
     if not isinstance(t.seen.renewal, Granted):
         return "audio without this tick's renewal"
     return None if all(s.healthy for s in t.seen.services or ()) else "audio with a service that is not healthy"
+
+
+@rule
+def a_barred_service_ends_the_start(t: Tick) -> str | None:
+    barred = any(s.barred for s in t.seen.services or ())
+    if t.before.phase is not P.STARTING_SERVICES:
+        return "a device decides in another phase" if t.made.cause is C.WRONG_DEVICE else None
+    if barred and t.after.phase is not P.STOPPING_SERVICES:
+        return "a start goes on with a service on a device that is not allowed"
+    return "ended for a device that nobody barred" if t.made.cause is C.WRONG_DEVICE and not barred else None
 
 
 @rule

@@ -52,7 +52,13 @@ if TYPE_CHECKING:
 
 
 NEW = "N"  # the id of a lease that the row does not know; the row's own is "A"
-_CONDITION = {"S": Condition.STOPPED, "R": Condition.RUNNING, "H": Condition.RUNNING, "U": Condition.UNKNOWN}
+_CONDITION = {
+    "S": Condition.STOPPED,
+    "R": Condition.RUNNING,
+    "H": Condition.RUNNING,
+    "B": Condition.RUNNING,
+    "U": Condition.UNKNOWN,
+}
 _ANSWERS = {
     "": None,
     "failed": Failed("no answer"),
@@ -77,7 +83,7 @@ _ANSWERS = {
 
 
 class Saw(NamedTuple):
-    """What a tick saw, in words. `services` has one letter a service: stopped, runs, healthy, unknown."""
+    """What a tick saw, in words. `services` has one letter a service: stopped, runs, healthy, barred for its device, unknown."""
 
     services: str = ""
     llm: str = ""
@@ -137,7 +143,7 @@ class Decisions:
         services = None
         if saw.services:
             services = tuple(
-                ServiceSeen(f"s{number}", _CONDITION[letter], healthy=letter == "H")
+                ServiceSeen(f"s{number}", _CONDITION[letter], healthy=letter in "HB", barred=letter == "B")
                 for number, letter in enumerate(saw.services, 1)
             )
         return Seen(
@@ -181,7 +187,13 @@ def answers(call: Call, row: Row, world: Outside) -> Iterator[tuple[str, Outside
             yield from ((letters, world) for letters in dict.fromkeys((one + two, one + "U", "U" + two, "UU")))
         case Call.HEALTH:
             truth = "SRR"[world.one] + "SRR"[world.two]
-            yield from ((letters, world) for letters in dict.fromkeys((truth.replace("R", "H"), truth, "UU")))
+            healthy = truth.replace("R", "H")
+            barred = truth.replace("R", "B", 1)
+            yield from ((letters, world) for letters in dict.fromkeys((healthy, truth, "UU", barred)))
+            if world.one == RUNS:  # the look at the devices, which follows, has stopped it to be restarted
+                yield truth, world._replace(one=STOPPED)
+        case Call.PLACEMENT:
+            yield "", world  # what it may bring is among the answers of HEALTH
         case Call.START:
             for one, two in dict.fromkeys(((1, 1), (1, world.two), (world.one, 1), (world.one, world.two))):
                 yield "", Outside(world.broker, one, two)
@@ -255,7 +267,7 @@ def labelled(broker: int, row: Row, lease_id: str | None) -> int:
     return broker
 
 
-def right_answer(call: Call, world: Outside) -> tuple[str, Outside]:
+def right_answer(call: Call, world: Outside) -> tuple[str, Outside]:  # noqa: C901 - one line a call
     """The answer of a world that is well."""
     letters = "SRR"[world.one] + "SRR"[world.two]
     match call:
@@ -265,6 +277,8 @@ def right_answer(call: Call, world: Outside) -> tuple[str, Outside]:
             return letters, world
         case Call.HEALTH:
             return letters.replace("R", "H"), world
+        case Call.PLACEMENT:
+            return "", world
         case Call.START:
             return "", world._replace(one=RUNS, two=RUNS)
         case Call.STOP:

@@ -302,3 +302,34 @@ ALERT = Table(
     _moment("tried_at"),
 )
 """A fault that holds, or one that is over and of which somebody must still be told so. `told` is about the newest."""
+
+PLACEMENT_VERDICTS = ("ok", "wrong", "slow", "unknown", "not_expected")
+
+PLACEMENT = Table(
+    "placement",
+    METADATA,
+    Column("service", Text, primary_key=True),
+    Column("verdict", Text, nullable=False),
+    Column("expected", Text, nullable=False),
+    Column("device", Text),
+    Column("evidence", Text, nullable=False),
+    Column("why", Text, nullable=False),
+    _moment("seen_at", nullable=False),
+    _moment("starting_since"),
+    Column("restarts", Integer, nullable=False, server_default=text("0")),
+    CheckConstraint(_one_of("verdict", PLACEMENT_VERDICTS), name="verdict_is_known"),
+    CheckConstraint("restarts >= 0", name="restarts_not_negative"),
+    CheckConstraint("restarts = 0 OR starting_since IS NOT NULL", name="restarts_of_a_start"),
+)
+"""On which device each model service was last seen. `restarts` counts those of the start that began at `starting_since`."""
+
+PLACEMENT_BASELINE = Table(
+    "placement_baseline",
+    METADATA,
+    Column("service", Text, primary_key=True),
+    Column("rate", Float, nullable=False),
+    Column("unit", Text, nullable=False),
+    _moment("made_at", nullable=False),
+    CheckConstraint("rate > 0", name="rate_is_positive"),
+)
+"""How fast a service works on this host's own GPU, in units a second."""

@@ -183,12 +183,20 @@ def _starting_services(before: PhaseState, seen: Seen, policy: Policy) -> Transi
         return _lease_lost(before, state, seen)
     if release_asked(seen.request):
         return _move(before, state, Phase.STOPPING_SERVICES, Cause.RELEASE_ASKED, seen, request=RequestOutcome.ACTED)
+    if _barred(seen.services):
+        failed = fail(state, reasons.placement(_barred(seen.services)) or "", seen.now)
+        return _move(before, failed, Phase.STOPPING_SERVICES, Cause.WRONG_DEVICE, seen)
     if _all_healthy(seen.services):
-        return _move(before, state, Phase.AUDIO, Cause.SERVICES_HEALTHY, seen)
+        note = reasons.placement(seen.services)
+        return _move(before, state, Phase.AUDIO, Cause.SERVICES_HEALTHY, seen, note=note)
     if state.age(seen.now) >= policy.start_limit:
         failed = fail(state, reasons.start_limit(policy, seen.services), seen.now)
         return _move(before, failed, Phase.STOPPING_SERVICES, Cause.START_LIMIT, seen)
     return _stay(before, Cause.WAITING, state=state, note=reasons.not_started(seen))
+
+
+def _barred(services: tuple[ServiceSeen, ...] | None) -> tuple[ServiceSeen, ...]:
+    return tuple(service for service in services or () if service.barred)
 
 
 def _all_healthy(services: tuple[ServiceSeen, ...] | None) -> bool:

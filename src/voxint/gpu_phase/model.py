@@ -126,6 +126,10 @@ class ServiceSeen:
     condition: Condition
     healthy: bool = False
     detail: str = ""
+    placement: str = ""
+    """What is to be said of the device it works on; empty where nothing is."""
+    barred: bool = False
+    """Whether it works on a device that the operator does not let audio begin with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +166,7 @@ class Cause(StrEnum):
     ACQUIRE_LIMIT = "acquire_limit"
     SERVICES_HEALTHY = "services_healthy"
     START_LIMIT = "start_limit"
+    WRONG_DEVICE = "wrong_device"
     LEASE_LOST = "lease_lost"
     SERVICE_STOPPED = "service_stopped"
     QUEUE_EMPTY = "queue_empty"
@@ -223,7 +228,9 @@ EDGES: dict[tuple[Phase, Phase], frozenset[Cause]] = {
     (P.ACQUIRING, P.LLM): frozenset({C.REFUSED}),
     (P.ACQUIRING, P.RELEASING): frozenset({C.RELEASE_ASKED, C.ACQUIRE_FAILED, C.ACQUIRE_LIMIT}),
     (P.STARTING_SERVICES, P.AUDIO): frozenset({C.SERVICES_HEALTHY}),
-    (P.STARTING_SERVICES, P.STOPPING_SERVICES): frozenset({C.LEASE_LOST, C.START_LIMIT, C.RELEASE_ASKED}),
+    (P.STARTING_SERVICES, P.STOPPING_SERVICES): frozenset(
+        {C.LEASE_LOST, C.START_LIMIT, C.WRONG_DEVICE, C.RELEASE_ASKED}
+    ),
     (P.AUDIO, P.DRAINING): frozenset({C.QUEUE_EMPTY, C.MAX_AUDIO, C.RELEASE_ASKED}),
     (P.AUDIO, P.STOPPING_SERVICES): frozenset({C.LEASE_LOST, C.SERVICE_STOPPED}),
     (P.DRAINING, P.STOPPING_SERVICES): frozenset({C.DRAINED, C.RELEASE_FORCED, C.LEASE_LOST, C.SERVICE_STOPPED}),

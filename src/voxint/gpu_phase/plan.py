@@ -30,6 +30,7 @@ class Call(StrEnum):
     RENEW = "renew"
     START = "start"
     HEALTH = "health"
+    PLACEMENT = "placement"
     STOP = "stop"
     RELEASE = "release"
 
@@ -38,8 +39,8 @@ CALLS: dict[Phase, tuple[Call, ...]] = {
     Phase.LLM: (Call.PROBE_LLM, Call.INSPECT, Call.STATUS),
     Phase.DRAINING_POST: (Call.INSPECT,),
     Phase.ACQUIRING: (Call.INSPECT, Call.ACQUIRE),
-    Phase.STARTING_SERVICES: (Call.RENEW, Call.START, Call.HEALTH),
-    Phase.AUDIO: (Call.RENEW, Call.INSPECT),
+    Phase.STARTING_SERVICES: (Call.RENEW, Call.START, Call.HEALTH, Call.PLACEMENT),
+    Phase.AUDIO: (Call.RENEW, Call.INSPECT, Call.PLACEMENT),
     Phase.DRAINING: (Call.RENEW, Call.INSPECT),
     Phase.STOPPING_SERVICES: (Call.RENEW, Call.STOP, Call.INSPECT),
     Phase.RELEASING: (Call.INSPECT, Call.STATUS, Call.RELEASE),
@@ -79,7 +80,7 @@ def _wanted(call: Call, state: PhaseState, request: Request | None) -> bool:
             return state.lease_id is not None
         case Call.STATUS:
             return state.phase is Phase.LLM or state.lease_id is None
-        case Call.START | Call.HEALTH:
+        case Call.START | Call.HEALTH | Call.PLACEMENT:
             return not release_asked(request)
         case _:
             return True
@@ -90,7 +91,7 @@ def may(call: Call, seen: Seen) -> bool:
     match call:
         case Call.ACQUIRE:
             return all_stopped(seen.services)
-        case Call.START | Call.HEALTH:
+        case Call.START | Call.HEALTH | Call.PLACEMENT:
             return renewed(seen)
         case Call.RELEASE:
             return all_stopped(seen.services)

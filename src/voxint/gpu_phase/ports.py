@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from datetime import datetime, timedelta
 
-    from voxint.gpu_phase.model import LlmSeen, ServiceSeen
+    from voxint.gpu_phase.model import LlmSeen, PhaseState, ServiceSeen
     from voxint.gpu_phase.outcomes import AcquireOutcome, ReleaseOutcome, RenewOutcome, StatusOutcome
 
 
@@ -39,8 +40,15 @@ class Services(Protocol):
     def health(self) -> tuple[ServiceSeen, ...]:
         """The condition of each, and whether it really answers."""
 
-    def stop(self) -> None:
-        """Begin, or go on with, stopping every one. What came of it is for `inspect` to say."""
+    def stop(self, only: Collection[str] | None = None) -> None:
+        """Begin, or go on with, stopping every one, or only these. What came of it is for `inspect` to say."""
+
+
+class Placement(Protocol):
+    """Which device the model services that are up really work on."""
+
+    def look(self, services: tuple[ServiceSeen, ...], state: PhaseState) -> tuple[ServiceSeen, ...]:
+        """The services with what is to be said of their devices. In starting_services it may stop one, to be restarted."""
 
 
 class LanguageModel(Protocol):

@@ -74,6 +74,11 @@ def start_limit(policy: Policy, services: tuple[ServiceSeen, ...] | None) -> str
     return f"not ready within {policy.start_limit.total_seconds():.0f} s: {named}"
 
 
+def placement(services: tuple[ServiceSeen, ...] | None) -> str | None:
+    """What is to be said of the devices that the services work on; None where nothing is."""
+    return clean("; ".join(service.placement for service in services or () if service.placement)) or None
+
+
 def stop_limit(policy: Policy, services: tuple[ServiceSeen, ...] | None) -> str:
     """The model services did not go away in time."""
     left = _left(services)
@@ -142,7 +147,7 @@ def trouble(seen: Seen) -> str | None:
     """What went wrong in a tick that goes on all the same."""
     if isinstance(seen.renewal, Failed):
         return clean(renewal_failed(seen.renewal.reason))
-    return blind(seen)
+    return blind(seen) or placement(seen.services)
 
 
 def not_started(seen: Seen) -> str | None:

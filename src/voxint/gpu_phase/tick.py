@@ -14,8 +14,9 @@ from voxint.gpu_phase.plan import Call, Seen, may, plan
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from voxint.gpu_phase.model import ServiceSeen
     from voxint.gpu_phase.policy import Policy
-    from voxint.gpu_phase.ports import Broker, LanguageModel, Services
+    from voxint.gpu_phase.ports import Broker, LanguageModel, Placement, Services
     from voxint.gpu_phase.store import PhaseStore
 
 
@@ -28,6 +29,8 @@ class Machine:
     services: Services
     language_model: LanguageModel
     policy: Policy
+    placement: Placement | None = None
+    """None where nobody looks at the devices of the services."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +92,7 @@ def perform(calls: tuple[Call, ...], state: PhaseState, seen: Seen, machine: Mac
     return seen
 
 
-def _perform(
+def _perform(  # noqa: C901 - one line a call
     call: Call, state: PhaseState, seen: Seen, machine: Machine, problems: dict[str, str]
 ) -> tuple[Seen, dict[str, str]]:
     lease = state.lease_id or ""
@@ -110,16 +113,25 @@ def _perform(
         case Call.START:
             problems = machine.services.start()
         case Call.HEALTH:
-            looked = machine.services.health()
-            seen = replace(
-                seen,
-                services=tuple(
-                    replace(s, detail=problems[s.name]) if s.name in problems and not s.healthy else s for s in looked
-                ),
-            )
+            seen = replace(seen, services=_named(machine.services.health(), problems))
+        case Call.PLACEMENT:
+            seen = replace(seen, services=_placed(machine, seen, state))
         case Call.STOP:
             machine.services.stop()
     return seen, problems
+
+
+def _named(looked: tuple[ServiceSeen, ...], problems: dict[str, str]) -> tuple[ServiceSeen, ...]:
+    """Why a start failed says more than that nothing answers."""
+    return tuple(
+        replace(one, detail=problems[one.name]) if one.name in problems and not one.healthy else one for one in looked
+    )
+
+
+def _placed(machine: Machine, seen: Seen, state: PhaseState) -> tuple[ServiceSeen, ...] | None:
+    if machine.placement is None or seen.services is None:
+        return seen.services
+    return machine.placement.look(seen.services, state)
 
 
 def canonical(report: Report) -> dict[str, object]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from phase_rows import (
     HEALTHY,
@@ -56,7 +58,13 @@ def blind_renewal(**fields):
     return well(**({"renewal": Failed("503")} | fields))
 
 
+MISPLACED = (RUNNING[0], replace(RUNNING[1], placement="pyannote runs on cpu, expected cuda"), RUNNING[2])
+
 AUDIO_ROWS = [
+    Row("on the wrong device in mid-window: said, and nothing else", audio(), well(MISPLACED, work=AT_WORK), AUDIO,
+        Cause.WORKING, LEASE | {"note": "pyannote runs on cpu, expected cuda"}),
+    Row("on the wrong device: the hand-back is as ever", audio(MAX), well(MISPLACED, work=AT_WORK), DRAINING,
+        Cause.MAX_AUDIO, LEASE),
     Row("recordings wait", audio(), well(work=QUEUED), AUDIO, Cause.WORKING, LEASE),
     Row("recordings are at work", audio(), well(work=AT_WORK), AUDIO, Cause.WORKING, LEASE),
     Row("nothing to do just before min dwell: no early hand-back", audio(DWELT - 1e-6), well(), AUDIO, Cause.WORKING,

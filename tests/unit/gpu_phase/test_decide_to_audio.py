@@ -119,8 +119,24 @@ DOWN = services(R, R, R, detail="503")
 NOT_READY = "waiting for whisper (503), pyannote (503), titanet (503)"
 ONE_LATE = (*HEALTHY[:2], replace(HEALTHY[2], healthy=False, detail=""))
 RENEW_FAILED = "could not renew the lease: timed out"
+ON_CPU = "pyannote runs on cpu, expected cuda (1 restart tried)"
+MISPLACED = (HEALTHY[0], replace(HEALTHY[1], placement=ON_CPU), HEALTHY[2])
+BARRED = (HEALTHY[0], replace(HEALTHY[1], placement=ON_CPU, barred=True), HEALTHY[2])
+BARRED_AND_LATE = (replace(HEALTHY[0], healthy=False), *BARRED[1:])
 
 STARTING_ROWS = [
+    Row("on the wrong device, and only a warning is wanted", starting(), renewed(MISPLACED), Phase.AUDIO,
+        Cause.SERVICES_HEALTHY, LEASE | {"note": ON_CPU}),
+    Row("on a device that is not allowed: a failed start", starting(), renewed(BARRED), STOPPING, Cause.WRONG_DEVICE,
+        LEASE | failed(ON_CPU)),
+    Row("on a device that is not allowed: at once", starting(), renewed(BARRED_AND_LATE), STOPPING, Cause.WRONG_DEVICE,
+        LEASE | failed(ON_CPU)),
+    Row("on a device that is not allowed, at the start limit", starting(START_LIMIT), renewed(BARRED_AND_LATE),
+        STOPPING, Cause.WRONG_DEVICE, LEASE | failed(ON_CPU)),
+    Row("a lost lease comes before the device", starting(), seen(services=BARRED, renewal=Lost("gone")), STOPPING,
+        Cause.LEASE_LOST, {"lease_lost": True} | failed("the lease was lost: gone"), cut=Cut()),
+    Row("a release comes before the device", starting(), renewed(BARRED, request=release(STARTING)), STOPPING,
+        Cause.RELEASE_ASKED, LEASE, ACTED),
     Row("all are healthy", starting(), renewed(HEALTHY), Phase.AUDIO, Cause.SERVICES_HEALTHY, LEASE),
     Row("all are healthy at the limit", starting(START_LIMIT), renewed(HEALTHY), Phase.AUDIO, Cause.SERVICES_HEALTHY,
         LEASE),

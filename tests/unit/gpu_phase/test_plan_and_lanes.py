@@ -39,8 +39,8 @@ PLANS = [
     (P.LLM, NO_LEASE, (C.PROBE_LLM, C.INSPECT, C.STATUS)),
     (P.DRAINING_POST, NO_LEASE, (C.INSPECT,)),
     (P.ACQUIRING, NO_LEASE, (C.INSPECT, C.ACQUIRE)),
-    (P.STARTING_SERVICES, LEASED, (C.RENEW, C.START, C.HEALTH)),
-    (P.AUDIO, LEASED, (C.RENEW, C.INSPECT)),
+    (P.STARTING_SERVICES, LEASED, (C.RENEW, C.START, C.HEALTH, C.PLACEMENT)),
+    (P.AUDIO, LEASED, (C.RENEW, C.INSPECT, C.PLACEMENT)),
     (P.DRAINING, LEASED, (C.RENEW, C.INSPECT)),
     (P.STOPPING_SERVICES, NO_LEASE, (C.STOP, C.INSPECT)),
     (P.STOPPING_SERVICES, LEASED, (C.RENEW, C.STOP, C.INSPECT)),
@@ -55,6 +55,7 @@ PLANS = [
 WITH_RELEASE = {
     (P.ACQUIRING, NO_LEASE): (),
     (P.STARTING_SERVICES, LEASED): (C.RENEW,),
+    (P.AUDIO, LEASED): (C.RENEW, C.INSPECT),
 }
 
 
@@ -97,7 +98,7 @@ def test_the_broker_is_asked_to_change_hands_only_where_all_are_seen_stopped(cal
     assert may(call, seen(services=found, renewal=RENEWED)) is right
 
 
-@pytest.mark.parametrize("call", [Call.START, Call.HEALTH])
+@pytest.mark.parametrize("call", [Call.START, Call.HEALTH, Call.PLACEMENT])
 @pytest.mark.parametrize(
     ("answer", "right"),
     [
@@ -115,7 +116,9 @@ def test_nothing_is_started_without_a_renewal_in_this_very_tick(call, answer, ri
     assert renewed(seen(renewal=answer)) is right
 
 
-@pytest.mark.parametrize("call", sorted(set(Call) - {Call.ACQUIRE, Call.RELEASE, Call.START, Call.HEALTH}))
+@pytest.mark.parametrize(
+    "call", sorted(set(Call) - {Call.ACQUIRE, Call.RELEASE, Call.START, Call.HEALTH, Call.PLACEMENT})
+)
 def test_the_other_calls_are_always_right(call):
     assert may(call, seen(services=UNKNOWN))
 

@@ -45,6 +45,7 @@ CAUSE_WORDS: dict[Cause, str] = {
     Cause.ACQUIRE_LIMIT: "the broker took too long to free the GPU",
     Cause.SERVICES_HEALTHY: "all model services were up",
     Cause.START_LIMIT: "the model services took too long to come up",
+    Cause.WRONG_DEVICE: "a model service came up on the wrong device",
     Cause.LEASE_LOST: "the lease was lost",
     Cause.SERVICE_STOPPED: "a model service had stopped",
     Cause.QUEUE_EMPTY: "no recording was left",
