@@ -14,6 +14,7 @@ import threading
 from datetime import timedelta
 
 import pytest
+from docker_engine import PROJECT, SERVICE, FakeContainer, FakeEngine
 from phase_world import FakeBroker
 from sqlalchemy import text
 from stored_phase import store_phase
@@ -62,7 +63,8 @@ def examine(tmp_path, database_url, redis_url):
         def run(broker=None, **more):
             parts = make(load_settings(environment(tmp_path, database_url, redis_url, **more)))
             stack.callback(parts.close)
-            parts.__dict__["broker"] = broker or FakeBroker()
+            if broker != "real":
+                parts.__dict__["broker"] = broker or FakeBroker()
             return {finding.code: finding for finding in run_checks(parts)}
 
         yield run
@@ -250,6 +252,51 @@ def test_the_language_model_is_off_in_audio_and_a_failure_in_llm(examine, engine
     assert examine(LLM_ENABLED="false")["llm endpoint"].severity is Severity.OFF
 
 
+def test_a_service_that_works_on_the_cpu_of_a_gpu_host_is_a_warning(examine, engine):
+    store_phase(engine, "audio")
+    on = {device: http("200 OK", f'{{"status": "ok", "device": "{device}"}}'.encode()) for device in ("cpu", "cuda")}
+    with listener(on["cuda"]) as cuda, listener(on["cpu"]) as cpu:
+        good = examine(COMPUTE_TIER="gpu", WHISPER_URL=cuda, PYANNOTE_URL=cuda, TITANET_URL=cuda)
+        wrong = examine(COMPUTE_TIER="gpu", WHISPER_URL=cpu, PYANNOTE_URL=cuda, TITANET_URL=cuda)
+        rocm = examine(COMPUTE_TIER="rocm", WHISPER_URL=cuda, PYANNOTE_URL=cpu, TITANET_URL=cpu)
+        simulated = examine(WHISPER_URL=cpu)
+    assert good["placement"].severity is Severity.OK
+    assert wrong["placement"].severity is Severity.WARN
+    assert wrong["placement"].text == "whisper runs on cpu, expected cuda: work takes many times as long"
+    assert wrong["service whisper"].severity is Severity.OK
+    assert rocm["placement"].severity is Severity.OK
+    assert simulated["placement"].severity is Severity.OFF
+    assert examine(COMPUTE_TIER="gpu")["placement"].severity is Severity.OFF
+
+
+@pytest.mark.parametrize(
+    ("answer", "severity", "words"),
+    [
+        (http("200 OK", b'{"state": "free", "holder": null, "lease_id": null, "expires_at": null}'), "ok", "is free"),
+        (http("200 OK", b'{"state": "perhaps"}'), "fail", ""),
+        (http("401 Unauthorized"), "fail", "401"),
+        (http("200 OK", b"<html>", "text/html"), "fail", ""),
+    ],
+)
+def test_the_real_client_s_words_on_a_real_socket(examine, engine, answer, severity, words):
+    store_phase(engine, "llm")
+    with listener(answer) as url:
+        found = examine(broker="real", GPU_LEASE_STATUS_URL=f"{url}/gpu/status", GPU_LEASE_TOKEN="hush-token")
+    assert found["broker"].severity == severity
+    assert words in found["broker"].text
+    assert "hush-token" not in str(found)
+
+
+def test_a_broker_whose_clock_is_wrong_is_a_warning(examine, engine):
+    store_phase(engine, "llm")
+    free = http("200 OK\r\nDate: Mon, 30 Nov 2020 12:00:00 GMT", b'{"state": "free", "holder": null, "lease_id": null}')
+    with listener(free) as url:
+        found = examine(broker="real", GPU_LEASE_STATUS_URL=f"{url}/gpu/status")
+    assert found["broker"].severity is Severity.OK
+    assert found["broker clock"].severity is Severity.WARN
+    assert "behind the database's" in found["broker clock"].text
+
+
 def test_the_broker_s_answer_is_checked(examine, engine):
     store_phase(engine, "llm")
     assert examine()["broker"].severity is Severity.OK
@@ -349,6 +396,33 @@ def test_the_docker_socket_s_line_turns(tmp_path, database_url, redis_url, monke
             assert "permission" in found[1].lower()
     finally:
         parts.close()
+
+
+def test_a_container_of_ours_that_wants_the_gpu_beside_the_turns_is_a_failure(
+    tmp_path, database_url, redis_url, monkeypatch
+):
+    engine = FakeEngine(tmp_path / "engine.sock")
+    gpu = {"DeviceRequests": [{"Driver": "nvidia", "Capabilities": [["gpu"]]}]}
+
+    def container(name, service, host_config):
+        labels = {PROJECT: "voxint", SERVICE: service}
+        made = engine.add(FakeContainer(name, labels, ["sleep", "60"], str(tmp_path / "log"), host_config=host_config))
+        made.start()
+
+    container("voxint-whisper-1", "whisper", gpu)
+    container("voxint-api-1", "api", {})
+    parts = make(load_settings(environment(tmp_path, database_url, redis_url, SERVICE_CONTROL="docker")))
+    monkeypatch.setenv("DOCKER_HOST", engine.host)
+    engine.serve()
+    try:
+        assert [(one.code, one.severity) for one in host.docker(surroundings(parts))] == [("docker socket", "ok")]
+        container("voxint-synthdetect-1", "synthdetect", gpu)
+        found = host.docker(surroundings(parts))[1]
+        assert (found.code, found.severity) == ("gpu containers", "fail")
+        assert found.text.startswith("voxint-synthdetect-1 reserves a GPU beside the turns")
+    finally:
+        parts.close()
+        engine.close()
 
 
 def as_nobody(check, tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -12,26 +13,36 @@ from voxint.doctor.finding import Finding, Severity
 from voxint.gpu_phase.model import HOLDER, Phase
 from voxint.gpu_phase.outcomes import Failed, Held
 from voxint.gpu_phase.reasons import clean, held_by_another
+from voxint.gpu_phase.wording.figures import span
 from voxint.gpu_phase.wording.phases import sharing_line
+from voxint.lease.client import LeaseClient
 from voxint.llm.client import api_url, auth_headers
 from voxint.llm.readiness import TOTAL, list_problem
 from voxint.services.exchange import Ask, ExchangeError, NotListeningError, answer_to, run
 from voxint.services.health import probe_all
+from voxint.services.placement.expectations import expectations
+from voxint.services.placement.judge import Observation, Verdict, judge
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from voxint.doctor.checks import Surroundings
+    from voxint.gpu_phase.outcomes import StatusOutcome
+    from voxint.gpu_phase.ports import Broker
+    from voxint.services.health import Health
     from voxint.settings import LlmEndpoint, Settings
 
 _LOOPBACK = {"127.0.0.1", "localhost", "::1"}
+CLOCK_APART = timedelta(seconds=60)
 _LIST_BYTES = 4 << 20
 CONTAINER_MARKS = (Path("/.dockerenv"), Path("/run/.containerenv"))
 
 
 def model_services(around: Surroundings) -> list[Finding]:
-    """Each model service answers, or is off on purpose."""
+    """Each model service answers, or is off on purpose; and what answers works on the device that it should."""
     services = around.parts.settings.services
     answers = probe_all({name: service.health_url for name, service in services.items()})
-    return [
+    found = [
         finding(
             f"service {name}",
             Side.SERVICE,
@@ -40,6 +51,30 @@ def model_services(around: Surroundings) -> list[Finding]:
         )
         for name, health in answers.items()
     ]
+    return [*found, placement(around.parts.settings, {name: h for name, h in answers.items() if h.ready})]
+
+
+def placement(settings: Settings, ready: Mapping[str, Health]) -> Finding:
+    """Whether what answers says that it works where it should. A wrong device is slow, and a warning."""
+    expected = expectations(settings.compute_tier, settings.services, settings.placement_expected)
+    if not any(expectation.devices for expectation in expected.values()):
+        return Finding("placement", Severity.OFF, f"nothing is expected of any service (tier {settings.compute_tier})")
+    if not ready:
+        return Finding("placement", Severity.OFF, "no model service answers, so that none can be looked at")
+    judged = [
+        judge(name, expected[name], Observation(device=health.device, providers=_providers(health)))
+        for name, health in ready.items()
+    ]
+    wrong = [judgement.blame for judgement in judged if judgement.verdict is Verdict.WRONG]
+    if wrong:
+        return Finding("placement", Severity.WARN, clean(f"{'; '.join(wrong)}: work takes many times as long"))
+    told = ", ".join(f"{judgement.service} {judgement.device or 'does not say'}" for judgement in judged)
+    return Finding("placement", Severity.OK, clean(told))
+
+
+def _providers(health: Health) -> tuple[str, ...]:
+    listed = health.body.get("providers") if health.body else None
+    return tuple(str(name) for name in listed) if isinstance(listed, list) else ()
 
 
 def llm_endpoints(around: Surroundings) -> list[Finding]:
@@ -97,16 +132,32 @@ def broker(around: Surroundings) -> list[Finding]:
         return [Finding("broker", Severity.WARN, "not called: its answer's times need the database's clock")]
     url = settings.gpu_lease_status_url or ""
     status = around.parts.broker.status(view.now)
+    return [*_of_status(status, around, url), *_clock(around.parts.broker)]
+
+
+def _clock(broker: Broker) -> list[Finding]:
+    """A broker whose clock is far from ours ends leases at other moments than it says."""
+    difference = broker.clock_difference if isinstance(broker, LeaseClient) else None
+    if difference is None or abs(difference) < CLOCK_APART:
+        return []
+    way = "ahead of" if difference > timedelta(0) else "behind"
+    text = f"the broker's clock is {span(abs(difference))} {way} the database's: set both by a time server"
+    return [Finding("broker clock", Severity.WARN, text)]
+
+
+def _of_status(status: StatusOutcome, around: Surroundings, url: str) -> list[Finding]:
+    settings, view = around.parts.settings, around.view
+    phase = view.phase if view else None
     match status:
         case Failed(reason):
             return [Finding("broker", Severity.FAIL, f"{clean(reason)}{_container_hint(url, settings)}")]
         case Held(holder=holder) if holder != HOLDER:
-            severity = Severity.WARN if view.phase is Phase.LLM else Severity.FAIL
+            severity = Severity.WARN if phase is Phase.LLM else Severity.FAIL
             return [Finding("broker", severity, f"{shown(url)} answers: {held_by_another(holder)}")]
         case Held():
-            return [Finding("broker", *_ours(view.phase, shown(url)))]
+            return [Finding("broker", *_ours(phase, shown(url)))]
         case _:
-            return [Finding("broker", *_free(view.phase, shown(url)))]
+            return [Finding("broker", *_free(phase, shown(url)))]
 
 
 def _ours(phase: Phase | None, where: str) -> tuple[Severity, str]:
