@@ -5,7 +5,7 @@ ARG BASE_IMAGE=python:3.12.11-slim-bookworm
 
 FROM ${BASE_IMAGE} AS base
 ENV LANG=C.UTF-8 \
-    PATH=/opt/venv/bin:/usr/local/bin:/usr/bin:/bin \
+    PATH=/opt/venv/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
     PYTHONPATH=/app/src \
     PYTHONUNBUFFERED=1 \
     PYTHONDONTWRITEBYTECODE=1 \

@@ -13,6 +13,7 @@ from voxint.settings import LLM_FEATURES, NAMES, load_settings
 TIERS = ("compose.cpu.yaml", "compose.gpu.yaml", "compose.rocm.yaml")
 SHARING = "compose.gpu-phase.yaml"
 CONTROLS = "compose.service-controls.yaml"
+PROXY = "compose.socket-proxy.yaml"
 MODELS = ("whisper", "pyannote", "titanet")
 OURS = ("migrate", "api", "worker", "beat")
 SOCKET = "/var/run/docker.sock"
@@ -33,6 +34,7 @@ COMBINATIONS = [
     for overlays in itertools.combinations((SHARING, CONTROLS), count)
     if not (tier == "compose.cpu.yaml" and SHARING in overlays)
 ]
+COMBINATIONS += [("compose.yaml", tier, SHARING, PROXY) for tier in TIERS[1:]]
 
 
 def rendered(names, **environ):
@@ -83,11 +85,11 @@ def test_the_gpu_phase_service_alone_consumes_ticks_and_has_the_socket(names):
     tickers = [name for name, service in services.items() if "--gpu-phase" in service.get("command", [])]
     assert tickers == (["gpu-phase"] if SHARING in names else [])
     with_socket = {name for name, service in services.items() if SOCKET in mounts_of(service)}
-    expected = {"gpu-phase"} if SHARING in names else set()
+    expected = {"docker-proxy" if PROXY in names else "gpu-phase"} if SHARING in names else set()
     assert with_socket == expected | ({"api"} if CONTROLS in names else set())
     for name in with_socket:
         assert services[name]["group_add"] == ["999"]
-        assert services[name]["environment"]["SERVICE_CONTROL"] == "docker"
+        assert name == "docker-proxy" or services[name]["environment"]["SERVICE_CONTROL"] == "docker"
 
 
 @pytest.mark.parametrize("tier", TIERS[1:])
@@ -196,6 +198,22 @@ def test_the_stop_limit_leaves_room_for_the_containers_own_grace(names):
     for name in MODELS:
         grace = rendered(names)["services"][name]["stop_grace_period"]
         assert float(grace.removesuffix("s")) + 30 <= limit
+
+
+@pytest.mark.parametrize("tier", TIERS[1:])
+def test_the_proxy_is_reached_by_the_gpu_phase_worker_alone(tier):
+    merged = rendered(("compose.yaml", tier, SHARING, PROXY))
+    services = merged["services"]
+    assert merged["networks"]["docker-socket"] == {"internal": True}
+    assert [name for name, one in services.items() if "docker-socket" in one.get("networks", [])] == [
+        "gpu-phase",
+        "docker-proxy",
+    ]
+    assert services["docker-proxy"]["networks"] == ["docker-socket"]
+    assert services["gpu-phase"]["environment"]["DOCKER_HOST"] == "tcp://docker-proxy:2375"
+    assert "group_add" not in services["gpu-phase"]
+    assert list(mounts_of(services["gpu-phase"])) == ["/run/voxint-turn"]
+    assert "ports" not in services["docker-proxy"]
 
 
 def test_an_operators_own_file_keeps_its_say(tmp_path, monkeypatch):

@@ -1,6 +1,6 @@
 """`python -m voxint.work.alive NAME`: whether this host's Celery worker answers. The containers' health check.
 
-NAME is the worker's: `worker` or `gpu-phase`. Exit 0 if it answered, 1 if it did not.
+NAME is the worker's: `worker` or `gpu-phase`; its process number follows in the full name. Exit 0 if it answered.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ ANSWER_SECONDS = 5.0
 def main(name: str) -> int:
     """Ask one worker; the exit status."""
     app = make_app(load_settings())
-    node = f"{name}@{socket.gethostname()}"
+    node = f"{name}-*@{socket.gethostname()}"
     try:
-        answers = app.control.ping(destination=[node], timeout=ANSWER_SECONDS)
+        answers = app.control.ping(timeout=ANSWER_SECONDS, pattern=node, matcher="glob", limit=1)
     except Exception as error:  # noqa: BLE001 - whatever the message broker's client raises, the answer is no
         sys.stderr.write(f"{node} cannot be asked: {type(error).__name__}\n")
         return 1
