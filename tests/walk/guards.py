@@ -106,7 +106,7 @@ GUARDS = (
     _guard(decide, "running", "a service that others started is noticed", _always(())),
     _guard(decide, "_stopped", "a service that died in audio is noticed", _always(())),
     _guard(decide, "_our_lease", "a lease that status names is ours to give back", _always(None)),
-    _guard(decide, "_learned", "a lease that was learned is stored", lambda _right: lambda state, _lease: state),
+    _guard(decide, "_holding", "a lease that the broker says is ours is stored", lambda _right: lambda state, _lease: state),
     _guard(decide, "_expired", "a lease ends by our own clock", _always(value=False)),
     _guard(decide, "_renew", "a renewal that says lost is believed", _ignores_loss),
     _guard(decide, "_lease_lost", "a lost lease takes the running work back", _without_cut),

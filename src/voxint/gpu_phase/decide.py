@@ -87,7 +87,7 @@ def _llm(state: PhaseState, seen: Seen, policy: Policy) -> Transition:
 def _adopt(state: PhaseState, seen: Seen, cause: Cause) -> Transition:
     """A crash, or a person, left something that must be taken down first. It is no failure of ours."""
     lease = _our_lease(seen)
-    held = replace(_learned(state, lease) if lease else state, cycle_failed=state.failures > 0)
+    held = replace(_holding(state, lease) if lease else state, cycle_failed=state.failures > 0)
     return _move(state, held, Phase.STOPPING_SERVICES, cause, seen, note=reasons.found(seen.services, lease))
 
 
@@ -152,7 +152,9 @@ def _acquiring(state: PhaseState, seen: Seen, policy: Policy) -> Transition:
     late = state.age(seen.now) >= policy.acquire_limit
     match seen.acquire:
         case Granted() as grant:
-            return _move(state, _leased(state, grant), Phase.STARTING_SERVICES, Cause.GRANTED, seen, note=grant.warning)
+            return _move(
+                state, _holding(state, grant), Phase.STARTING_SERVICES, Cause.GRANTED, seen, note=grant.warning
+            )
         case Refused(holder=holder) as refusal if holder != HOLDER:
             failed = fail(state, reasons.refused(refusal), seen.now, at_least=refusal.retry_after)
             return _move(state, failed, Phase.LLM, Cause.REFUSED, seen, note=refusal.warning)
@@ -264,7 +266,7 @@ def _stopping_services(before: PhaseState, seen: Seen, policy: Policy) -> Transi
 
 def _releasing(before: PhaseState, seen: Seen, policy: Policy) -> Transition:
     lease = _our_lease(seen)
-    state = _learned(before, lease) if lease else before
+    state = _holding(before, lease) if lease else before
     if running(seen.services):
         note = reasons.found(seen.services)
         return _move(before, state, Phase.STOPPING_SERVICES, Cause.SERVICE_RUNS, seen, note=note)
@@ -384,7 +386,7 @@ def _renew(state: PhaseState, seen: Seen) -> PhaseState:
     """The lease after this tick's renewal: extended, marked as lost, or as it was."""
     match seen.renewal:
         case Granted() as grant:
-            state = _leased(state, grant)
+            state = _holding(state, grant)
         case Lost():
             return replace(state, lease_lost=True)
         case Failed(reason):
@@ -401,11 +403,8 @@ def _expired(state: PhaseState, now: datetime) -> bool:
     return state.lease_id is not None and state.lease_expires_at is not None and now >= state.lease_expires_at
 
 
-def _leased(state: PhaseState, grant: Granted) -> PhaseState:
-    return replace(state, lease_id=grant.lease_id, lease_expires_at=grant.expires_at, lease_lost=False)
-
-
-def _learned(state: PhaseState, lease: Held) -> PhaseState:
+def _holding(state: PhaseState, lease: Granted | Held) -> PhaseState:
+    """The broker says that this lease is ours: it is stored, whatever was known before."""
     return replace(state, lease_id=lease.lease_id, lease_expires_at=lease.expires_at, lease_lost=False)
 
 
@@ -446,7 +445,7 @@ def later(first: datetime | None, second: datetime) -> datetime:
 
 def add(now: datetime, wait: timedelta) -> datetime:
     """`now + wait`, cut at what a timestamp can hold."""
-    return FAR_FUTURE if wait > FAR_FUTURE - now else now + wait
+    return now + min(wait, FAR_FUTURE - now)
 
 
 _BY_PHASE: dict[Phase, Callable[[PhaseState, Seen, Policy], Transition]] = {

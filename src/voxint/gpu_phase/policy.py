@@ -16,6 +16,21 @@ def backoff(failures: int) -> timedelta:
     return min(BACKOFF_FIRST * (1 << doublings), BACKOFF_LONGEST)
 
 
+def lease_ttl(tick: timedelta) -> timedelta:
+    """How long a lease lasts without a renewal: ten ticks, ten minutes at least."""
+    return max(10 * tick, timedelta(seconds=600))
+
+
+def answer_max_age(tick: timedelta) -> timedelta:
+    """How old an answer of the language model may be: three ticks, a minute and a half at least."""
+    return max(3 * tick, timedelta(seconds=90))
+
+
+def task_max_silence(tick: timedelta) -> timedelta:
+    """How long the phase task may be silent: three ticks, two minutes at least."""
+    return max(3 * tick, timedelta(seconds=120))
+
+
 @dataclass(frozen=True, slots=True)
 class Policy:
     """The settings that decisions depend on."""
@@ -32,14 +47,14 @@ class Policy:
     @property
     def ttl(self) -> timedelta:
         """How long a lease lasts without a renewal."""
-        return max(10 * self.tick, timedelta(seconds=600))
+        return lease_ttl(self.tick)
 
     @property
     def answer_max_age(self) -> timedelta:
         """How old the language model's last answer may be while the post lane stays open."""
-        return max(3 * self.tick, timedelta(seconds=90))
+        return answer_max_age(self.tick)
 
     @property
     def task_max_silence(self) -> timedelta:
         """How long ago the last tick may be while the phase task still counts as running."""
-        return max(3 * self.tick, timedelta(seconds=120))
+        return task_max_silence(self.tick)

@@ -77,6 +77,10 @@ ROWS = [
     # somebody else, or nobody who can say
     Row("a service runs: it is stopped first, and it is no failure", llm(),
         well(work=QUEUED, services=RUNS), STOPPING, Cause.SERVICE_RUNS, {"note": FOUND}),
+    Row("adopting keeps a count of one too", llm(failures=1), well(services=RUNS), STOPPING, Cause.SERVICE_RUNS,
+        {"cycle_failed": True, "note": FOUND}),
+    Row("a switch closes the post lane", llm(llm_ready=True, llm_checked_at=ago(10)), well(work=QUEUED), DRAINING_POST,
+        Cause.WORK_WAITS),
     Row("two services run", llm(), well(services=services(R, S, R)), STOPPING, Cause.SERVICE_RUNS,
         {"note": "whisper, titanet run without a turn of ours: stopping"}),
     Row("a lease of ours is adopted", llm(), well(work=QUEUED, status=OURS), STOPPING, Cause.LEASE_FOUND,
@@ -141,6 +145,8 @@ ROWS = [
     ),
     # draining_post
     Row("post lane at work: it is waited for", state(DRAINING_POST), seen(services=STOPPED,
+        work=WorkSeen(post_in_progress=True)), DRAINING_POST, Cause.WORKING),
+    Row("no tick but one in llm leaves an answer standing", state(DRAINING_POST, llm_ready=True), seen(services=STOPPED,
         work=WorkSeen(post_in_progress=True)), DRAINING_POST, Cause.WORKING),
     Row("zero: the broker is asked next; the save looks again", state(DRAINING_POST), seen(services=STOPPED),
         Phase.ACQUIRING, Cause.POST_DRAINED, drained=Lane.POST),

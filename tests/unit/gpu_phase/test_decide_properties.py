@@ -193,14 +193,6 @@ def test_any_wait_that_a_broker_asks_for_can_be_stored(wait):
     assert NOON < got.state.retry_after <= FAR_FUTURE
 
 
-def test_the_longest_wait_is_cut_at_what_is_stored():
-    room = FAR_FUTURE - NOON
-    assert add(NOON, room) == FAR_FUTURE
-    assert add(NOON, room - JUST) == FAR_FUTURE - JUST
-    assert add(NOON, room + JUST) == FAR_FUTURE
-    assert add(NOON, timedelta.max) == FAR_FUTURE
-
-
 @REPEATABLE
 @given(moments, moments)
 def test_later_is_never_earlier(first, second):

@@ -81,6 +81,8 @@ STOPPING_ROWS = [
         {"note": WAITING}),
     Row("a lost lease stays lost", stopping(lease_lost=True), seen(services=STOPPED), RELEASING,
         Cause.SERVICES_STOPPED),
+    Row("a lease that the broker renews is not lost", stopping(lease_lost=True), stop(ONE_LEFT), STOPPING, Cause.WAITING,
+        LEASE | {"lease_lost": False, "note": WAITING}),
     Row("release is already met: it stays pending until llm", stopping(), stop(STOPPED, request=release(STOPPING)),
         RELEASING, Cause.SERVICES_STOPPED, LEASE),
     Row("audio-now is kept for llm", stopping(), stop(STOPPED, request=audio_now(STOPPING)), RELEASING,

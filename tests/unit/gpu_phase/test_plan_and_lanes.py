@@ -27,6 +27,7 @@ from phase_rows import (
 )
 
 from voxint.gpu_phase import lanes
+from voxint.gpu_phase.decide import FAR_FUTURE, add, later
 from voxint.gpu_phase.model import Lane, Phase
 from voxint.gpu_phase.outcomes import Failed, Granted, Lost
 from voxint.gpu_phase.plan import Call, all_stopped, may, plan, release_asked, renewed
@@ -197,7 +198,7 @@ def test_segments_of_the_post_lane_go_on_without_a_lease():
     assert lanes.goes_on(Lane.POST, state(P.DRAINING_POST), NOON)
 
 
-# --- policy ---
+# --- policy, and the arithmetic of moments ---
 
 
 @pytest.mark.parametrize(
@@ -230,3 +231,16 @@ def test_the_defaults_are_those_of_the_settings():
         stop_limit=timedelta(seconds=120),
         release_limit=timedelta(seconds=900),
     )
+
+
+def test_the_longest_wait_is_cut_at_what_is_stored():
+    room = FAR_FUTURE - NOON
+    assert add(NOON, room) == FAR_FUTURE
+    assert add(NOON, room - JUST) == FAR_FUTURE - JUST
+    assert add(NOON, room + JUST) == FAR_FUTURE
+    assert add(NOON, timedelta.max) == FAR_FUTURE
+
+
+def test_the_later_of_two_moments():
+    assert later(NOON, ahead(1)) == later(ahead(1), NOON) == ahead(1)
+    assert later(None, NOON) == NOON
