@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import http.client
 import json
+from dataclasses import asdict
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from voxint_broker import doctor as examination
 from voxint_broker import serving
+from voxint_broker.checking import Checker, Row, Target, Verdict
 from voxint_broker.config import Config, ConfigError, load, token_of
 from voxint_broker.record import JournalError
+from voxint_broker.simulated import Behaviour
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,6 +31,7 @@ app = typer.Typer(
 
 ConfigPath = Annotated[Path, typer.Option("--config", "-c", help="The configuration file.")]
 _USAGE = 2
+_HELD = 4
 _CALL_SECONDS = 10
 
 
@@ -49,8 +55,9 @@ def serve(config: ConfigPath = Path("broker.toml")) -> None:
 
 @app.command()
 def status(
+    *,
     config: ConfigPath = Path("broker.toml"),
-    as_json: Annotated[bool, typer.Option("--json", help="The answer as it is.")] = False,  # noqa: FBT002
+    as_json: Annotated[bool, typer.Option("--json", help="The answer as it is.")] = False,
 ) -> None:
     """Show who holds the GPU, by asking the running broker."""
     answer = _ask(_load(config), "GET", "/gpu/status")
@@ -60,6 +67,117 @@ def status(
     for name in ("phase", "state", "holder", "lease_id", "expires_at", "since", "step", "detail", "reason"):
         if answer.get(name) is not None:
             typer.echo(f"{name:<12}{answer[name]}")
+
+
+@app.command()
+def release(
+    *,
+    config: ConfigPath = Path("broker.toml"),
+    lease_id: Annotated[str, typer.Argument(help="The lease; --force finds it out.")] = "",
+    force: Annotated[bool, typer.Option("--force", help="Take the GPU back from whoever holds it.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Give the GPU back to the other service, for a holder that cannot do it any more."""
+    settings = _load(config)
+    held = _ask(settings, "GET", "/gpu/status")
+    if held.get("lease_id") is None:
+        typer.echo(f"nobody holds the GPU (phase {held.get('phase')})")
+        return
+    if not force and lease_id != held["lease_id"]:
+        _fail(f"{held['holder']} holds the GPU: end its work first, or use --force", code=_HELD)
+    if force and not yes:
+        typer.confirm(f"{held['holder']} holds the GPU, and may be using it. Take it back?", abort=True, err=True)
+    answer = _ask(settings, "POST", "/gpu/release", {"lease_id": held["lease_id"]})
+    typer.echo(f"asked for: {answer.get('state')}; `voxint-broker status` shows how it goes on")
+
+
+@app.command()
+def doctor(config: ConfigPath = Path("broker.toml")) -> None:
+    """Look at everything that the configuration names. Nothing is stopped or started."""
+    findings = examination.examine(_load(config))
+    for finding in findings:
+        typer.echo(f"[{finding.severity.value:<4}] {finding.code:<10} {finding.text}")
+    if any(finding.severity is examination.Severity.FAILURE for finding in findings):
+        raise typer.Exit(1)
+
+
+@app.command("dry-run")
+def dry_run(config: ConfigPath = Path("broker.toml")) -> None:
+    """Tell what a switch would do, without doing it."""
+    for line in examination.plan(_load(config)):
+        typer.echo(line)
+
+
+@app.command()
+def simulate(
+    *,
+    listen: Annotated[str, typer.Option(help="The address to answer at.")] = "127.0.0.1:9100",
+    state_dir: Annotated[Path | None, typer.Option(help="The journal's folder; a new one by default.")] = None,
+    start_seconds: Annotated[float, typer.Option(min=0, help="How long the made-up service needs to start.")] = 2.0,
+    stop_seconds: Annotated[float, typer.Option(min=0, help="How long it needs to stop.")] = 1.0,
+    linger_seconds: Annotated[float, typer.Option(min=0, help="How long its memory stays taken after that.")] = 1.0,
+    start_fails: Annotated[str, typer.Option(help="Why every start fails.")] = "",
+    memory_fails: Annotated[str, typer.Option(help="Why the memory cannot be read.")] = "",
+) -> None:
+    """Run a broker over a card and a service that are made up, to try a client with."""
+    behaviour = Behaviour(start_seconds, stop_seconds, linger_seconds, start_fails, memory_fails=memory_fails)
+    serving.set_up_logs()
+    with TemporaryDirectory(prefix="voxint-broker-") as folder:
+        try:
+            serving.simulate(listen, state_dir or Path(folder), behaviour)
+        except ConfigError as error:
+            _fail(*error.problems, code=_USAGE)
+        except (serving.ListenError, JournalError) as error:
+            _fail(str(error))
+
+
+@app.command()
+def check(
+    *,
+    url: Annotated[str, typer.Argument(help="The broker's address, as http://127.0.0.1:9100/gpu.")],
+    yes: Annotated[bool, typer.Option("--yes", help="The other service may be stopped and started.")] = False,
+    service_url: Annotated[
+        str | None, typer.Option(help="An address of the other service, to see when it is stopped and back.")
+    ] = None,
+    token_file: Annotated[Path | None, typer.Option(help="A file that holds the broker's token.")] = None,
+    limit: Annotated[float, typer.Option(min=1, help="Seconds that stopping and starting may take.")] = 300,
+    left_alone: Annotated[
+        float, typer.Option(min=0, help="Seconds to wait for a request to be given up that nobody repeats.")
+    ] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="The rows as JSON.")] = False,
+) -> None:
+    """Run the contract against any broker, and show row by row what it did."""
+    if not yes:
+        _fail(
+            f"this stops the other service behind {url}, and starts it again, three times. Say --yes when it may.",
+            code=_USAGE,
+        )
+    token = None
+    if token_file is not None:
+        try:
+            token = token_file.read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            _fail(f"cannot read {token_file}: {error}", code=_USAGE)
+    base = url.rstrip("/")
+    if not base.startswith(("http://", "https://")):
+        _fail("the address must begin with http:// or https://", code=_USAGE)
+    target = Target(
+        f"{base}/acquire", f"{base}/release", f"{base}/status", token, service_url, limit, left_alone_seconds=left_alone
+    )
+    rows = Checker(target, (lambda _row: None) if as_json else _show_row).run()
+    if as_json:
+        typer.echo(json.dumps([asdict(row) for row in rows], indent=1))
+    failed = [row.name for row in rows if row.verdict is Verdict.FAILED]
+    if not as_json:
+        typer.echo(f"{len(rows)} rows, {len(failed)} failed{': ' + ', '.join(failed) if failed else ''}")
+    if failed:
+        raise typer.Exit(1)
+
+
+def _show_row(row: Row) -> None:
+    typer.echo(f"{row.verdict.value:<5} {row.name:<32} {row.call}")
+    if row.verdict is not Verdict.OK:
+        typer.echo(f"      expected {row.expected or '-'}; got {row.got}")
 
 
 def _load(path: Path) -> Config:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import hashlib
 import os
 import tomllib
 from ipaddress import ip_address
@@ -72,6 +73,11 @@ class Config(ConfigPart):
         if problems:
             raise ValueError("\n".join(problems))
         return self
+
+    @property
+    def owner_mark(self) -> str:
+        """What tells this broker's child processes from those of another one: its state folder."""
+        return hashlib.sha256(str(self.state_dir).encode()).hexdigest()[:16]
 
     def _problems(self) -> Iterator[str]:
         names = [service.name for service in self.service]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
 import signal
@@ -13,15 +12,17 @@ from typing import TYPE_CHECKING
 import uvicorn
 
 from voxint_broker.adapters.making import adapter_of
-from voxint_broker.config import Config, host_of, token_of
+from voxint_broker.config import Config, check, host_of, token_of
 from voxint_broker.engine import Broker
 from voxint_broker.journal import Journal
 from voxint_broker.memory.gauges import gauge_of
 from voxint_broker.server import make_app
+from voxint_broker.simulated import Behaviour, SimulatedService
 from voxint_broker.switching import Part
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
     from types import FrameType
 
 log = logging.getLogger("voxint_broker")
@@ -37,8 +38,9 @@ class ListenError(Exception):
 
 def make_broker(config: Config, hook: Callable[[str], None] | None = None) -> Broker:
     """The broker that a configuration describes, not yet started."""
-    owner = hashlib.sha256(str(config.state_dir).encode()).hexdigest()[:16]
-    parts = [Part(adapter_of(service, owner), service.readiness, service.drain) for service in config.service]
+    parts = [
+        Part(adapter_of(service, config.owner_mark), service.readiness, service.drain) for service in config.service
+    ]
     call = hook or (lambda _point: None)
     journal = Journal(config.state_dir, call)
     return Broker(parts, gauge_of(config.memory), config.memory, config.lease, journal, hook=call)
@@ -67,8 +69,12 @@ def sockets_of(config: Config) -> list[socket.socket]:
     return found
 
 
-def serve(config: Config) -> None:
+def serve(config: Config, broker: Broker | None = None) -> None:
     """Serve until SIGTERM or SIGINT.
+
+    Args:
+        config: where to listen, and what the broker handles.
+        broker: another broker than the configuration's, as a made-up one.
 
     Raises:
         ConfigError: the token cannot be read.
@@ -77,7 +83,7 @@ def serve(config: Config) -> None:
     """
     token = token_of(config)
     sockets = sockets_of(config)
-    broker = make_broker(config, _kill_hook())
+    broker = broker or make_broker(config, _kill_hook())
     try:
         broker.start()
     except BaseException:
@@ -107,6 +113,24 @@ def serve(config: Config) -> None:
         broker.stop(stop_services=config.stop_services_on_exit)
         for each in sockets:
             each.close()
+
+
+def simulate(listen: str, state_dir: Path, behaviour: Behaviour) -> None:
+    """Serve a broker over a made-up card and service.
+
+    Raises:
+        ConfigError: the address is none.
+        ListenError: the address cannot be had.
+        JournalError: the folder cannot be used.
+    """
+    service = SimulatedService(behaviour=behaviour)
+    # The configuration's own service is never made: it only has to be one.
+    unused = {"name": "simulated", "kind": "child", "command": ["true"], "ready_url": "http://127.0.0.1:1/"}
+    config = check(
+        {"listen": [listen], "state_dir": str(state_dir), "memory": {"kind": "none"}, "service": [unused]}, state_dir
+    )
+    broker = Broker([Part(service, None)], service, config.memory, config.lease, Journal(config.state_dir))
+    serve(config, broker)
 
 
 class _Server(uvicorn.Server):

@@ -74,6 +74,8 @@ class SimulatedService:
         """Run from now on."""
         if self.behaviour.start_fails:
             raise ServiceError(self.behaviour.start_fails)
+        if self._changed.wait(self.behaviour.start_seconds):
+            return
         self.starts += 1
         self.runs = True
         self._changes_at = None

@@ -1,0 +1,75 @@
+"""`check` passes a broker that keeps the contract, and finds each of twelve faults by the right row."""
+
+from __future__ import annotations
+
+import pytest
+from small_broker import FAULTS, SmallBroker
+
+from voxint_broker.checking import Checker, Target, Verdict
+
+ROWS = {
+    "grants at once": "service while held",
+    "never grants": "granted",
+    "grants twice": "another holder",
+    "renews with another id": "renewal",
+    "renews anything": "renewal of an unknown id",
+    "refuses with 503": "another holder",
+    "forgets to release": "status after the release",
+    "releases anything": "still held after that",
+    "answers 200 to an unknown release": "release of an unknown id",
+    "status without an id": "status while held",
+    "naive pages": "status at rest",
+    "release before the service is back": "service after the release",
+}
+
+
+def check(broker, **options):
+    target = Target(
+        f"{broker.url}/gpu/acquire",
+        f"{broker.url}/gpu/release",
+        f"{broker.url}/gpu/status",
+        service_url=f"{broker.url}/service",
+        limit_seconds=1.0,
+        **options,
+    )
+    return Checker(target, lambda _row: None).run()
+
+
+@pytest.fixture
+def make():
+    made = []
+
+    def start(*arguments, **options):
+        broker = SmallBroker(*arguments, **options)
+        made.append(broker)
+        return broker
+
+    yield start
+    for broker in made:
+        broker.close()
+
+
+def test_a_good_broker_passes(make):
+    rows = check(make())
+    assert {row.verdict for row in rows} == {Verdict.OK, Verdict.SKIPPED}
+    assert [row.name for row in rows if row.verdict is Verdict.SKIPPED] == ["a request that is left alone"]
+
+
+def test_a_token_is_asked_for(make):
+    rows = {row.name: row for row in check(make(token="sesame"), token="sesame")}
+    assert rows["token"].verdict is Verdict.OK
+    assert rows["released"].verdict is Verdict.OK
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_each_fault_is_found_by_its_row(make, fault):
+    rows = check(make(fault))
+    failed = [row.name for row in rows if row.verdict is Verdict.FAILED]
+    assert ROWS[fault] in failed, rows
+    assert failed[0] == ROWS[fault], rows
+
+
+def test_nothing_is_left_behind(make):
+    broker = make("renews with another id")
+    check(broker)
+    assert broker.phase in {"free", "starting"}
