@@ -234,6 +234,15 @@ class Settings(BaseModel):
     llm_notice: str = Field("", description="A sentence about the model that stands in every transcript's header.")
     llm_feature_urls: dict[str, HttpUrl] = Field(default_factory=dict, description="LLM_<FEATURE>_BASE_URL.")
 
+    url_allow_private: bool = Field(False, description="Whether recordings may be fetched from private addresses.")  # noqa: FBT003
+    url_max_bytes: Annotated[int, Field(ge=1)] = Field(
+        8 << 30, description="The largest recording that is fetched from an address, in bytes."
+    )
+    inbox_enabled: bool = Field(False, description="Whether files put into MEDIA_ROOT/inbox are added by themselves.")  # noqa: FBT003
+    keep_source: bool = Field(True, description="Whether a recording's own file is kept once its transcript is done.")  # noqa: FBT003
+    keep_runs_days: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
+        0, description="After how many days a finished recording is deleted with its files. 0: never."
+    )
     whisper_model: str = Field("default", description="The speech recogniser's name in requests.")
     service_timeout_seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] = Field(
         7200, description="Longest wait for one answer of a model service."

@@ -18,8 +18,12 @@ if TYPE_CHECKING:
     from voxint.gpu_phase.ports import Broker, LanguageModel, Placement, Services
     from voxint.gpu_phase.store import PhaseStore
     from voxint.gpu_phase.tick import Machine
+    from voxint.recordings.jobs.store import Jobs
     from voxint.recordings.lifecycle import Lifecycle
+    from voxint.recordings.roster import Roster
     from voxint.recordings.runs import RunStore
+    from voxint.recordings.upkeep import Upkeep
+    from voxint.recordings.versions import Transcripts
     from voxint.services.placement.store import PlacementStore
     from voxint.settings import Settings
     from voxint.work.publish import Publisher
@@ -79,9 +83,38 @@ class Parts:
     @cached_property
     def run_store(self) -> RunStore:
         """The recordings."""
+        from voxint.recordings.address import LOOK_TOTAL, rules_of  # noqa: PLC0415
         from voxint.recordings.runs import RunStore  # noqa: PLC0415
 
-        return RunStore(self.engine, self.settings.media_root)
+        return RunStore(self.engine, self.settings.media_root, rules_of(self.settings, total=LOOK_TOTAL))
+
+    @cached_property
+    def transcripts(self) -> Transcripts:
+        """The frozen transcripts, and their exports."""
+        from voxint.recordings.versions import Transcripts  # noqa: PLC0415
+
+        return Transcripts(self.engine)
+
+    @cached_property
+    def roster(self) -> Roster:
+        """The speakers known across recordings."""
+        from voxint.recordings.roster import Roster  # noqa: PLC0415
+
+        return Roster(self.engine)
+
+    @cached_property
+    def jobs(self) -> Jobs:
+        """The language-model jobs beside a run."""
+        from voxint.recordings.jobs.store import Jobs  # noqa: PLC0415
+
+        return Jobs(self.engine)
+
+    @cached_property
+    def upkeep(self) -> Upkeep:
+        """The watched folder, and deleting what is no longer kept."""
+        from voxint.recordings.upkeep import Upkeep  # noqa: PLC0415
+
+        return Upkeep(self.engine, self.run_store, self.settings)
 
     @cached_property
     def lifecycle(self) -> Lifecycle:

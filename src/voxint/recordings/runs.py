@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import secrets
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,12 +12,17 @@ from sqlalchemy import insert, select, text
 
 from voxint.db import clock
 from voxint.db.tables import RUN, STAGE_EXECUTION, STAGE_RESULT, WORK_ITEM
+from voxint.recordings import waste
+from voxint.recordings.address import PUBLIC_ONLY, is_url, name_in, url_for_people
 from voxint.recordings.errors import NotAddedError
+from voxint.recordings.lifecycle import NotPossibleError
 from voxint.recordings.media.probe import MediaError, probe
 from voxint.recordings.rows import RUNS, run_by_id, run_from
 from voxint.recordings.run import Execution, RunDetail, SpeakerRange
 from voxint.recordings.stages.order import FIRST_LANE, FIRST_STAGE
 from voxint.recordings.titles import language_code, title_of
+from voxint.services.download import look
+from voxint.services.exchange import ExchangeError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,6 +31,18 @@ if TYPE_CHECKING:
 
     from voxint.recordings.media.probe import MediaFacts
     from voxint.recordings.run import Run
+    from voxint.services.download import Rules
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """A source that can be added."""
+
+    source: str
+    kind: str
+    name: str
+    duration_seconds: float | None = None
+    warnings: tuple[str, ...] = ()
 
 
 class RunStore:
@@ -32,13 +51,21 @@ class RunStore:
     Args:
         engine: the database.
         media_root: the folder below which every run has its own.
-        look: reads a media file's headers; a child process by default.
+        rules: what may be fetched from addresses.
+        look_into: reads a media file's headers; a child process by default.
     """
 
-    def __init__(self, engine: Engine, media_root: Path, look: Callable[[Path], MediaFacts] = probe) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        media_root: Path,
+        rules: Rules = PUBLIC_ONLY,
+        look_into: Callable[[Path], MediaFacts] = probe,
+    ) -> None:
         self._engine = engine
         self._media_root = media_root
-        self._look = look
+        self._rules = rules
+        self._look_into = look_into
 
     def add(
         self,
@@ -52,7 +79,7 @@ class RunStore:
         """Look at a recording, and queue it.
 
         Args:
-            source: a media file's path.
+            source: a media file's path, or, as text, an http or https address.
             title: how it is shown; the file's name where it is not given.
             language: a language code such as `en`; None or `auto` lets the model tell.
             speakers: `3` or `2-4`; None lets the model tell.
@@ -66,24 +93,34 @@ class RunStore:
             spoken = speakers if isinstance(speakers, SpeakerRange) else SpeakerRange.parse(speakers)
         except ValueError as error:
             raise NotAddedError(str(error)) from None
-        path, facts = self._look_at(source)
-        kind = "upload" if uploaded else "file"
+        seen = self._seen(source, uploaded=uploaded)
         with self._engine.begin() as connection:
             run_id = self._insert(
                 connection,
-                title=title_of(title, path.stem),
-                source=str(path),
-                source_kind=kind,
+                title=title_of(title, seen.name),
+                source=seen.source,
+                source_kind=seen.kind,
                 language=code,
                 speakers_min=spoken.fewest,
                 speakers_max=spoken.most,
-                duration_seconds=facts.duration_seconds,
-                warnings=list(facts.warnings),
+                duration_seconds=seen.duration_seconds,
+                warnings=list(seen.warnings),
             )
             run = run_by_id(connection, self._media_root, run_id)
         if run is None:
             raise NotAddedError("the recording was taken away while it was added")
         return run
+
+    def _seen(self, source: str | Path, *, uploaded: bool) -> _Seen:
+        if isinstance(source, str) and is_url(source):
+            try:
+                remote = look(source, self._rules)
+            except ExchangeError as error:
+                raise NotAddedError(f"cannot add {url_for_people(source)}: {error}") from None
+            return _Seen(source, "url", name_in(remote.url))
+        path, facts = self._look_at(source)
+        kind = "upload" if uploaded else "file"
+        return _Seen(str(path), kind, path.stem, facts.duration_seconds, facts.warnings)
 
     def _look_at(self, source: str | Path) -> tuple[Path, MediaFacts]:
         path = Path(source).absolute()
@@ -95,7 +132,7 @@ class RunStore:
             if not path.is_file():
                 why = "it is no plain file" if path.exists() else "there is no such file"
                 raise NotAddedError(f"cannot add {path}: {why}")
-            return path, self._look(path)
+            return path, self._look_into(path)
         except MediaError as error:
             raise NotAddedError(f"cannot add {path.name}: {error}") from None
         except OSError as error:
@@ -162,3 +199,31 @@ class RunStore:
                 select(STAGE_RESULT.c.kind, STAGE_RESULT.c.data).where(STAGE_RESULT.c.run_id == run_id)
             ).all()
         return {row.kind: row.data for row in rows}
+
+    def is_source(self, path: Path) -> bool:
+        """Whether a file is the source of a run."""
+        query = "SELECT EXISTS (SELECT 1 FROM run WHERE source = :source)"
+        with self._engine.connect() as connection:
+            return bool(connection.execute(text(query), {"source": str(path)}).scalar_one())
+
+    def delete(self, run_id: int) -> None:
+        """Take a recording away, with its files and all that was made of it.
+
+        Raises:
+            NotPossibleError: there is none, or somebody works on it.
+        """
+        with self._engine.begin() as connection:
+            row = connection.execute(
+                text("SELECT source, source_kind, folder FROM run WHERE id = :id FOR UPDATE"), {"id": run_id}
+            ).one_or_none()
+            if row is None:
+                raise NotPossibleError(f"there is no recording {run_id}: `voxint runs list` shows those that are there")
+            busy = "SELECT EXISTS (SELECT 1 FROM work_item WHERE run_id = :id AND state = 'running')"
+            if connection.execute(text(busy), {"id": run_id}).scalar_one():
+                raise NotPossibleError(f"recording {run_id} is being worked on: cancel it first")
+            connection.execute(text("DELETE FROM run WHERE id = :id"), {"id": run_id})
+            waste.put(self._media_root, row.folder)
+        waste.empty(self._engine, self._media_root)
+        if row.source_kind == "upload":
+            with suppress(OSError):
+                Path(row.source).unlink(missing_ok=True)

@@ -80,7 +80,7 @@ def exchange(ask: Ask, lost: threading.Event | None = None) -> Answer:
     Raises:
         ExchangeError: there is no whole answer; its class says what kind of failure it was.
     """
-    return run(_watched(ask, lost))
+    return run(watched(answer_to(ask), lost))
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
@@ -130,10 +130,15 @@ def usable(url: str) -> bool:
     )
 
 
-async def _watched(ask: Ask, lost: threading.Event | None) -> Answer:
+async def watched(work: Coroutine[Any, Any, T], lost: threading.Event | None) -> T:
+    """Do it, and give it up when `lost` is set.
+
+    Raises:
+        AbandonedError: it was given up.
+    """
     if lost is None:
-        return await answer_to(ask)
-    task = asyncio.ensure_future(answer_to(ask))
+        return await work
+    task = asyncio.ensure_future(work)
     while not task.done():
         await asyncio.wait({task}, timeout=_LOOK_SECONDS)
         if lost.is_set() and not task.done():

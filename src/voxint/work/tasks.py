@@ -154,6 +154,7 @@ def run_sweep(parts: Parts) -> None:
     """Give back the work of the dead, wake open lanes whose wake-ups were lost, and tell of faults."""
     parts.gate.reap()
     watch.check(parts)
+    parts.upkeep.run()
     for lane in Lane:
         if parts.gate.due(lane) == AT_ONCE:
             wake_lane(parts, lane)
