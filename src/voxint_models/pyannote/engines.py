@@ -1,18 +1,26 @@
-"""Which diarizer runs: the offline one from packages, or pyannote.audio with fetched weights."""
+"""Which diarizer runs: the offline one from packages, or pyannote.audio with fetched weights.
+
+Each engine's libraries are imported only when it is the one that runs: no image holds all of them.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from voxint_models.pyannote.offline import load as load_offline
-
 if TYPE_CHECKING:
     from voxint_models.pyannote.diarizer import Diarizer
     from voxint_models.serving.options import Options
 
-ENGINES = ("offline",)
+OFFLINE, FETCHED = "offline", "pyannote.audio"
+ENGINES = (OFFLINE, FETCHED)
 
 
 def load(options: Options) -> Diarizer:
     """The engine that the options name. Raises WeightsMissingError, CannotServeError."""
-    return load_offline(options)
+    if options.engine == FETCHED:
+        from voxint_models.pyannote import pyannote_audio  # noqa: PLC0415
+
+        return pyannote_audio.load(options)
+    from voxint_models.pyannote import offline  # noqa: PLC0415
+
+    return offline.load(options)

@@ -39,6 +39,7 @@ def routes(service: Service[Diarizer]) -> APIRouter:
         duration, turns = await service.infer(request, "diarize", work)
         return JSONResponse(
             {
+                "model": service.engine.model,
                 "duration": duration,
                 "turns": [
                     {

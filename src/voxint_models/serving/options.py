@@ -36,7 +36,10 @@ def read(
     argv: Sequence[str] | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Options:
-    """Parse a command line. The first of `engines` is used where none is named. Exits 2 on a wrong one."""
+    """Parse a command line. Exits 2 on a wrong one.
+
+    Where no engine is named: the first of `engines` on the CPU, the last on a GPU.
+    """
     env = os.environ if environ is None else environ
     parser = argparse.ArgumentParser(
         prog=f"python -m voxint_models.{service}",
@@ -52,7 +55,7 @@ def read(
 
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
     parser.add_argument("--port", type=int, required=True, help="port to listen on")
-    option("engine", engines[0], choices=tuple(engines), text="what runs the model")
+    option("engine", "", choices=("", *engines), text=f"what runs the model: {' or '.join(engines)}")
     option("device", "cpu", text="cpu, cuda or cuda:N; asked for and not there, the server does not start")
     option("path", "", text="the model's folder or file; empty: the one that comes with the engine")
     option("threads", str(min(4, os.cpu_count() or 1)), kind=int, text="CPU threads of an inference")
@@ -63,7 +66,7 @@ def read(
     return Options(
         host=found.host,
         port=found.port,
-        engine=found.engine,
+        engine=found.engine or engines[0 if found.device == "cpu" else -1],
         device=found.device,
         model=found.path or None,
         threads=max(1, found.threads),

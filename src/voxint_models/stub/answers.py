@@ -137,10 +137,11 @@ def transcription(heard: Heard, language: str | None, model: str) -> dict[str, A
     }
 
 
-def diarization(heard: Heard, fewest: int | None, most: int | None) -> dict[str, Any]:
+def diarization(heard: Heard, fewest: int | None, most: int | None, model: str = "stub") -> dict[str, Any]:
     """Turns of four seconds that go round among two speakers, or as many as the limits ask for."""
     speakers = max(fewest or 1, min(most or 2, 2))
     return {
+        "model": model,
         "duration": heard.seconds,
         "turns": [
             {"start": start, "end": end, "speaker": f"SPEAKER_{number % speakers:02d}", "overlap": False}

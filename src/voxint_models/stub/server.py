@@ -138,7 +138,7 @@ class Handler(BaseHTTPRequestHandler):
             return answers.transcription(heard, form.first(fields, "language"), stub.model)
         if kind == "diarize":
             fewest, most = form.first(fields, "min_speakers"), form.first(fields, "max_speakers")
-            return answers.diarization(heard, int(fewest) if fewest else None, int(most) if most else None)
+            return answers.diarization(heard, int(fewest) if fewest else None, int(most) if most else None, stub.model)
         return answers.embedding(heard, json.loads(form.first(fields, "windows") or "[]"), stub.model)
 
     def _misbehave_or(self, now: Behaviour, answer: Callable[[], dict[str, Any]]) -> None:

@@ -1,18 +1,26 @@
-"""Which embedder runs: the offline one from packages, or TitaNet with fetched weights."""
+"""Which embedder runs: the offline one from packages, or TitaNet with fetched weights.
+
+Each engine's libraries are imported only when it is the one that runs: no image holds all of them.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from voxint_models.titanet.offline import load as load_offline
-
 if TYPE_CHECKING:
     from voxint_models.serving.options import Options
     from voxint_models.titanet.embedder import Embedder
 
-ENGINES = ("offline",)
+OFFLINE, FETCHED = "offline", "onnx"
+ENGINES = (OFFLINE, FETCHED)
 
 
 def load(options: Options) -> Embedder:
     """The engine that the options name. Raises WeightsMissingError, CannotServeError."""
-    return load_offline(options)
+    if options.engine == FETCHED:
+        from voxint_models.titanet import titanet_onnx  # noqa: PLC0415
+
+        return titanet_onnx.load(options)
+    from voxint_models.titanet import offline  # noqa: PLC0415
+
+    return offline.load(options)

@@ -17,6 +17,7 @@ import numpy as np
 from voxint_models.audio import RATE, Samples
 from voxint_models.serving.errors import WeightsMissingError
 from voxint_models.voices.checkpoint import FloatArray, load
+from voxint_models.voices.mel import mel_filters
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,7 +67,7 @@ class VoiceEncoder:
         ]
         self._weight = np.ascontiguousarray(arrays["linear.weight"].T)
         self._bias = arrays["linear.bias"]
-        self._filters = mel_filters()
+        self._filters = mel_filters(_BANDS, _FFT)
         self._taper = (0.5 - 0.5 * np.cos(2 * np.pi * np.arange(_FFT) / _FFT)).astype(np.float32)
 
     def windows(self, samples: Samples, starts: list[int], check: Callable[[], None] = lambda: None) -> FloatArray:
@@ -116,21 +117,6 @@ def unit(vectors: FloatArray) -> FloatArray:
     """The vectors divided by their lengths; a vector of zeros stays one."""
     lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
     return np.asarray(vectors / np.maximum(lengths, 1e-9), np.float32)
-
-
-def mel_filters() -> FloatArray:
-    """Triangular filters, even on the mel scale of Slaney's Auditory Toolbox, each of area one. Shape (40, 201)."""
-    linear_step, log_from = 200 / 3, 1000.0
-    log_step = np.log(6.4) / 27
-    mel_from = log_from / linear_step
-    top = mel_from + np.log(RATE / 2 / log_from) / log_step
-    mels = np.linspace(0, top, _BANDS + 2)
-    hertz = np.where(mels < mel_from, mels * linear_step, log_from * np.exp(log_step * (mels - mel_from)))
-    distance = hertz[:, None] - np.linspace(0, RATE / 2, _FFT // 2 + 1)[None]
-    widths = np.diff(hertz)[:, None]
-    rising, falling = -distance[:-2] / widths[:-1], distance[2:] / widths[1:]
-    area = (2 / (hertz[2:] - hertz[:-2]))[:, None]
-    return np.asarray(np.maximum(0, np.minimum(rising, falling)) * area, np.float32)
 
 
 def _lstm(values: FloatArray, layer: _Layer) -> FloatArray:

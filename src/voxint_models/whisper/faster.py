@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from voxint_models.audio import RATE, Samples, seconds
-from voxint_models.serving.errors import BadRequestError, CannotServeError, WeightsMissingError
+from voxint_models.serving.errors import BadRequestError, CannotServeError
+from voxint_models.weights import store
 from voxint_models.whisper.heard import Heard, Segment, Wish, Word
 
 if TYPE_CHECKING:
@@ -91,11 +92,11 @@ def load(options: Options) -> FasterWhisper:
     import ctranslate2  # noqa: PLC0415 - heavy: the server already says that it is loading while this goes on
     from faster_whisper import WhisperModel  # noqa: PLC0415
 
-    folder, name = _weights(options.model)
     device, _, index = options.device.partition(":")
     if device != "cpu" and ctranslate2.get_cuda_device_count() <= int(index or 0):
         found = ctranslate2.get_cuda_device_count()
         raise CannotServeError(f"device {options.device} was asked for, and CTranslate2 finds {found} GPUs")
+    folder, name = _weights(options)
     model = WhisperModel(
         str(folder),
         device=device,
@@ -107,19 +108,15 @@ def load(options: Options) -> FasterWhisper:
     return FasterWhisper(model, name)
 
 
-def _weights(asked: str | None) -> tuple[Path, str]:
-    """The folder with the weights, and what to call it."""
-    if asked:
-        folder = Path(asked)
-        if not (folder / "model.bin").is_file():
-            raise WeightsMissingError(f"no whisper weights in {folder}: run voxint models fetch --service whisper")
-        return folder, folder.name
-    spec = find_spec(PACKAGE)
-    for place in (spec.submodule_search_locations or []) if spec else []:
-        folder = Path(place) / "model"
-        if (folder / "model.bin").is_file():
-            return folder, f"whisper tiny.en ({PACKAGE.replace('_', '-')} {version(PACKAGE)})"
-    raise WeightsMissingError("no whisper weights on this machine: run voxint models fetch --service whisper")
+def _weights(options: Options) -> tuple[Path, str]:
+    """The folder with the weights, and what to call it: asked for, else on the CPU the package's, else fetched ones."""
+    if options.model is None and options.device == "cpu":
+        spec = find_spec(PACKAGE)
+        for place in (spec.submodule_search_locations or []) if spec else []:
+            folder = Path(place) / "model"
+            if (folder / "model.bin").is_file():
+                return folder, f"whisper tiny.en ({PACKAGE.replace('_', '-')} {version(PACKAGE)})"
+    return store.find("whisper", options.model)
 
 
 def _segment(found: Any) -> Segment:  # noqa: ANN401 - faster-whisper carries no types

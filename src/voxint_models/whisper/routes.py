@@ -50,12 +50,13 @@ def routes(service: Service[Recognizer]) -> APIRouter:
         def work(engine: Recognizer, cancel: Cancel) -> Heard:
             return engine.hear(decode(file.file, service.options.audio_seconds), wish, cancel)
 
-        return _answer(await service.infer(request, "transcribe", work), response_format, kinds)
+        heard = await service.infer(request, "transcribe", work)
+        return _answer(heard, response_format, kinds, service.engine.model)
 
     return router
 
 
-def _answer(heard: Heard, response_format: Format, kinds: set[Granularity]) -> Response:
+def _answer(heard: Heard, response_format: Format, kinds: set[Granularity], model: str) -> Response:
     match response_format:
         case "json":
             return JSONResponse({"text": heard.text})
@@ -66,7 +67,7 @@ def _answer(heard: Heard, response_format: Format, kinds: set[Granularity]) -> R
         case "vtt":
             return PlainTextResponse("WEBVTT\n\n" + "".join(_cue(None, s, ".") for s in heard.segments))
         case "verbose_json":
-            return JSONResponse(verbose(heard, kinds))
+            return JSONResponse(verbose(heard, kinds) | {"model": model})
 
 
 def verbose(heard: Heard, kinds: set[Granularity]) -> dict[str, Any]:

@@ -194,6 +194,20 @@ def test_options_come_from_the_line_then_from_the_environment():
 
 
 @pytest.mark.parametrize(
+    ("argv", "environ", "engine"),
+    [
+        ([], {}, "offline"),
+        (["--device", "cuda"], {}, "big"),
+        ([], {"MODEL_DEVICE": "cuda:1", "MODEL_ENGINE": ""}, "big"),
+        (["--device", "cuda"], {"MODEL_ENGINE": "offline"}, "offline"),
+        (["--engine", "big"], {}, "big"),
+    ],
+)
+def test_a_gpu_is_for_the_engine_that_can_use_one(argv, environ, engine):
+    assert read("tiny", ("offline", "big"), ["--port", "5", *argv], environ).engine == engine
+
+
+@pytest.mark.parametrize(
     ("argv", "environ"),
     [
         ([], {}),

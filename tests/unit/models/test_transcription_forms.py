@@ -75,7 +75,7 @@ def test_the_plain_form_is_text_alone(parrot):
 def test_the_verbose_form_has_what_was_asked_for(parrot):
     engine, web = parrot
     both = ask(web, response_format="verbose_json", **{"timestamp_granularities[]": ["word", "segment"]}).json()
-    assert list(both) == ["task", "language", "duration", "text", "segments", "words"]
+    assert list(both) == ["task", "language", "duration", "text", "segments", "words", "model"]
     assert both["words"][1] == {"word": "there.", "start": 0.7, "end": 1.5, "probability": 0.8}
     assert [(s["id"], s["start"], s["end"], s["text"]) for s in both["segments"]] == [
         (0, 0.0, 1.5, " Hello there."),

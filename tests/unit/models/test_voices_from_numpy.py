@@ -10,6 +10,7 @@ from voxint_models.audio import RATE
 from voxint_models.serving.errors import WeightsMissingError
 from voxint_models.voices import ge2e
 from voxint_models.voices.checkpoint import load
+from voxint_models.voices.mel import mel_filters
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +56,7 @@ def test_quiet_speech_is_raised_and_loud_speech_is_left():
 
 
 def test_mel_filters_are_triangles_of_area_one():
-    filters = ge2e.mel_filters()
+    filters = mel_filters(40, 400)
     assert filters.shape == (40, 201)
     hertz_a_bin = RATE / 400
     assert filters[10:].sum(axis=1) * hertz_a_bin == pytest.approx(np.ones(30), rel=0.05)

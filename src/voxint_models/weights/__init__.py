@@ -1,0 +1,1 @@
+"""Weights that are fetched: which, from where, and into which folder."""
