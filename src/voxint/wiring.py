@@ -179,8 +179,8 @@ class Parts:
 
     def work(self, claim: Claim, heart: Heart) -> dict[str, Any]:
         """Do a claimed stage; gives its result."""
-        from voxint.recordings.stages import STAGES  # noqa: PLC0415
         from voxint.recordings.stages.context import StageContext  # noqa: PLC0415
+        from voxint.recordings.stages.table import STAGES  # noqa: PLC0415
 
         context = StageContext.load(self.engine, self.settings, claim, heart)
         return STAGES[claim.kind](context)

@@ -128,7 +128,7 @@ REQUESTS = {
         "The language model has the GPU already. The next switch to audio is held off for 10 min, until 12:10:00 UTC."
     ],
     ("release", "draining_post"): [
-        "The switch to audio is called off at once. The next one is held off for 10 min, until 12:10:00 UTC."
+        "The switch to audio is called off at once. The next switch to audio is held off for 10 min, until 12:10:00 UTC."
     ],
     ("release", "acquiring"): [
         "The broker is not asked for the GPU again: at once it is told to take back whatever it has granted, and the phase goes to llm."
@@ -401,3 +401,17 @@ def test_the_json_never_holds_the_lease_id():
 )
 def test_spans_are_read_in_two_units_at_most(seconds, text):
     assert figures.span(timedelta(seconds=seconds)) == text
+
+
+def test_without_a_dwell_nothing_is_held_off_and_the_gpu_comes_back_at_once():
+    view = view_of(Phase.LLM, policy=Policy(min_dwell=timedelta(0)))
+    assert requests.next_step(RequestKind.RELEASE, view, UTC, woken=True) == [
+        (
+            "The language model has the GPU already. GPU_PHASE_MIN_DWELL_SECONDS is 0: the next switch to audio is not held"
+            " off."
+        )
+    ]
+    said = requests.next_step(RequestKind.AUDIO_NOW, view, UTC, woken=True)
+    assert said[-1] == (
+        "No recording is queued: the GPU comes back at once with nothing done, unless that changes meanwhile."
+    )

@@ -57,8 +57,8 @@ _AUDIO_NOW = {
     Phase.ERROR: f"The hand-back has failed and must succeed first; `voxint gpu-phase release` tries it now. {_KEPT}",
 }
 _RELEASE = {
-    Phase.LLM: "The language model has the GPU already. The next switch to audio is held off for {dwell}, until {off}.",
-    Phase.DRAINING_POST: "The switch to audio is called off {soon}. The next one is held off for {dwell}, until {off}.",
+    Phase.LLM: "The language model has the GPU already. {held_off}",
+    Phase.DRAINING_POST: "The switch to audio is called off {soon}. {held_off}",
     Phase.ACQUIRING: "The broker is not asked for the GPU again: {soon} it is told to take back whatever it has granted, and"
     " the phase goes to llm.",
     Phase.STARTING_SERVICES: "The model services are stopped {soon}, and the GPU is handed back.",
@@ -76,6 +76,10 @@ def _filled(text: str, view: PhaseView, zone: tzinfo | None, soon: str) -> str:
     state, policy = view.state, view.policy
     retry_after = state.retry_after if state else None
     until = later(retry_after, view.now + policy.min_dwell)
+    held_off = "GPU_PHASE_MIN_DWELL_SECONDS is 0: the next switch to audio is not held off."
+    if until > view.now:
+        dwell, end = figures.span(policy.min_dwell), figures.clock(until, view.now, zone)
+        held_off = f"The next switch to audio is held off for {dwell}, until {end}."
     instead = ""
     if retry_after is not None and retry_after > view.now:
         instead = f", and not only at {figures.clock(retry_after, view.now, zone)}"
@@ -83,8 +87,7 @@ def _filled(text: str, view: PhaseView, zone: tzinfo | None, soon: str) -> str:
         soon=soon,
         gpu=view.gpu_lane.running,
         post=view.post_lane.running,
-        dwell=figures.span(policy.min_dwell),
-        off=figures.clock(until, view.now, zone),
+        held_off=held_off,
         instead=instead,
     )
 
@@ -108,8 +111,9 @@ def _nothing_to_do(kind: RequestKind, view: PhaseView) -> list[str]:
     if kind is not RequestKind.AUDIO_NOW or view.switch_wanted or view.gpu_lane.running:
         return []
     why = "The queue is paused" if view.paused else "No recording is queued"
-    back = f"the GPU comes back after {figures.span(view.policy.min_dwell)}"
-    return [f"{why}: {back} with nothing done, unless that changes meanwhile."]
+    dwell = view.policy.min_dwell
+    back = f"after {figures.span(dwell)}" if dwell else "at once"
+    return [f"{why}: the GPU comes back {back} with nothing done, unless that changes meanwhile."]
 
 
 def hold_words(view: PhaseView, zone: tzinfo | None) -> str:
