@@ -3,7 +3,7 @@ PY := .venv/bin/python
 AUDIO ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo test test-unit walk check fmt lock clean
+.PHONY: help setup setup-dev demo test test-unit test-docker walk check fmt lock clean
 
 help: ## what can be made
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 22
@@ -25,6 +25,9 @@ test-unit: setup-dev ## the unit tests alone
 
 walk: setup-dev ## every state of the phase machine in a hostile world, and with each guard switched off (minutes)
 	@PYTHONPATH=tests:tests/support $(PY) -m walk
+
+test-docker: setup-dev ## the shipped stack on a real Docker engine (starts one of its own as root, if none is there)
+	@$(PY) -m pytest tests/docker -p no:randomly
 
 check: setup-dev ## format, lint, types, import rules, lock
 	@.venv/bin/ruff format --check .

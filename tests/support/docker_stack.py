@@ -353,7 +353,7 @@ class Stack:
     def reach(self, phase):
         """A recording on its way, held in a phase by stand-ins that take their time there; the recordings' numbers."""
         slow = {
-            "draining_post": {"language_model": {"answer_seconds": 12}},
+            "draining_post": {"language_model": {"answer_seconds": 7}},
             "starting_services": {"whisper": {"start_seconds": 30}},
             "audio": {"whisper": {"answer_seconds": 8}},
             "draining": {"whisper": {"answer_seconds": 8}},
