@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from voxint.recordings.runs import RunStore
     from voxint.recordings.upkeep import Upkeep
     from voxint.recordings.versions import Transcripts
+    from voxint.services.placement.observe import Sources
     from voxint.services.placement.store import PlacementStore
     from voxint.settings import Settings
     from voxint.work.publish import Publisher
@@ -163,12 +164,21 @@ class Parts:
     @cached_property
     def placement(self) -> Placement:
         """Looks at the devices of the model services."""
-        from voxint.services.placement.observe import sources  # noqa: PLC0415
-        from voxint.services.placement.pids import pids_of  # noqa: PLC0415
         from voxint.services.placement.watch import PlacementWatch  # noqa: PLC0415
 
-        from_where = sources(self.settings, pids_of(self.settings))
-        return PlacementWatch(self.settings, self.placement_store, self.services, from_where)
+        return PlacementWatch(self.settings, self.placement_store, self.services, self.placement_sources)
+
+    @cached_property
+    def placement_sources(self) -> Sources:
+        """Evidence of the devices besides the health answers, as far as this host has any."""
+        from voxint.services.placement.observe import sources  # noqa: PLC0415
+        from voxint.services.placement.pids import pids_of  # noqa: PLC0415
+        from voxint.services.placement.service_log import printed_by  # noqa: PLC0415
+
+        if self.settings.service_control == "none":
+            return sources(self.settings)
+        printed = printed_by(self.services, self.settings, self.placement_store.gpu_rate)
+        return sources(self.settings, pids_of(self.settings), printed)
 
     @cached_property
     def publisher(self) -> Publisher:

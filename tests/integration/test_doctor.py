@@ -260,13 +260,18 @@ def test_a_service_that_works_on_the_cpu_of_a_gpu_host_is_a_warning(examine, eng
         wrong = examine(COMPUTE_TIER="gpu", WHISPER_URL=cpu, PYANNOTE_URL=cuda, TITANET_URL=cuda)
         rocm = examine(COMPUTE_TIER="rocm", WHISPER_URL=cuda, PYANNOTE_URL=cpu, TITANET_URL=cpu)
         simulated = examine(WHISPER_URL=cpu)
-    assert good["placement"].severity is Severity.OK
-    assert wrong["placement"].severity is Severity.WARN
-    assert wrong["placement"].text == "whisper runs on cpu, expected cuda: work takes many times as long"
+    services = ("whisper", "pyannote", "titanet")
+    assert {good[f"placement {name}"].severity for name in services} == {Severity.OK}
+    assert wrong["placement whisper"].severity is Severity.WARN
+    assert wrong["placement whisper"].text.startswith("runs on cpu, expected cuda: its health answer says cpu. ")
+    assert wrong["placement pyannote"].severity is Severity.OK
     assert wrong["service whisper"].severity is Severity.OK
-    assert rocm["placement"].severity is Severity.OK
+    assert {rocm[f"placement {name}"].severity for name in services} == {Severity.OK}
     assert simulated["placement"].severity is Severity.OFF
-    assert examine(COMPUTE_TIER="gpu")["placement"].severity is Severity.OFF
+    assert "nothing is expected of any service (COMPUTE_TIER=simulated)" in simulated["placement"].text
+    off = examine(COMPUTE_TIER="gpu", GPU_PLACEMENT_ACTION="off")
+    assert (off["placement"].severity, "placement whisper" in off) == (Severity.OFF, False)
+    assert examine(COMPUTE_TIER="gpu")["placement whisper"].severity is Severity.OFF
 
 
 @pytest.mark.parametrize(

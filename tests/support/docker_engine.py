@@ -215,9 +215,12 @@ class _Handler(BaseHTTPRequestHandler):
             case ("GET", "json"):
                 return self._json(200, container.document())
             case ("GET", "logs"):
+                query = parse_qs(urlsplit(self.path).query)
+                tail = int(query.get("tail", ["1"])[0])
+                time_of = b"2026-09-25T12:00:00.123456789Z " if query.get("timestamps") == ["1"] else b""
                 with Path(container.log).open("rb") as file:
-                    line = file.read().splitlines(keepends=True)[-1:]
-                body = b"".join(struct.pack(">BxxxL", 1, len(part)) + part for part in line)
+                    lines = file.read().splitlines(keepends=True)[-tail:]
+                body = b"".join(struct.pack(">BxxxL", 1, len(time_of + part)) + time_of + part for part in lines)
                 return self._say(200, body, "application/vnd.docker.raw-stream")
             case ("POST", "start"):
                 return self._start(container)

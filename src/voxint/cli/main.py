@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from voxint.cli import database, doctor, gpu_phase, processes, runs, standalone
+from voxint.cli import database, doctor, gpu_phase, placement, processes, runs, standalone
 from voxint.cli.output import CouldNotError, complain
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ app = typer.Typer(
 )
 app.add_typer(runs.app, name="runs")
 app.add_typer(gpu_phase.app, name="gpu-phase")
+app.add_typer(placement.app, name="placement")
 app.add_typer(database.app, name="db")
 app.command(name="doctor")(doctor.doctor)
 processes.register(app)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy.exc import SQLAlchemyError
 
 from voxint.db.trouble import place, words
-from voxint.doctor import gpu, host, servers, workers
+from voxint.doctor import gpu, host, placement, servers, workers
 from voxint.doctor.finding import Finding, Severity
 from voxint.gpu_phase.reasons import clean
 from voxint.gpu_phase.status import look
@@ -55,6 +55,7 @@ def run_checks(parts: Parts) -> list[Finding]:
             ("media folder", host.media_folder),
             ("gpu sharing", gpu.sharing),
             ("broker", gpu.broker),
+            ("placement", placement.placement),
         )
     }
     found = [Finding("settings", Severity.OK, host.settings_words(parts.settings))]

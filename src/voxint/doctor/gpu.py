@@ -20,16 +20,11 @@ from voxint.llm.client import api_url, auth_headers
 from voxint.llm.readiness import TOTAL, list_problem
 from voxint.services.exchange import Ask, ExchangeError, NotListeningError, answer_to, run
 from voxint.services.health import probe_all
-from voxint.services.placement.expectations import expectations
-from voxint.services.placement.judge import Observation, Verdict, judge
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from voxint.doctor.checks import Surroundings
     from voxint.gpu_phase.outcomes import StatusOutcome
     from voxint.gpu_phase.ports import Broker
-    from voxint.services.health import Health
     from voxint.settings import LlmEndpoint, Settings
 
 _LOOPBACK = {"127.0.0.1", "localhost", "::1"}
@@ -39,10 +34,10 @@ CONTAINER_MARKS = (Path("/.dockerenv"), Path("/run/.containerenv"))
 
 
 def model_services(around: Surroundings) -> list[Finding]:
-    """Each model service answers, or is off on purpose; and what answers works on the device that it should."""
+    """Each model service answers, or is off on purpose."""
     services = around.parts.settings.services
     answers = probe_all({name: service.health_url for name, service in services.items()})
-    found = [
+    return [
         finding(
             f"service {name}",
             Side.SERVICE,
@@ -51,30 +46,6 @@ def model_services(around: Surroundings) -> list[Finding]:
         )
         for name, health in answers.items()
     ]
-    return [*found, placement(around.parts.settings, {name: h for name, h in answers.items() if h.ready})]
-
-
-def placement(settings: Settings, ready: Mapping[str, Health]) -> Finding:
-    """Whether what answers says that it works where it should. A wrong device is slow, and a warning."""
-    expected = expectations(settings.compute_tier, settings.services, settings.placement_expected)
-    if not any(expectation.devices for expectation in expected.values()):
-        return Finding("placement", Severity.OFF, f"nothing is expected of any service (tier {settings.compute_tier})")
-    if not ready:
-        return Finding("placement", Severity.OFF, "no model service answers, so that none can be looked at")
-    judged = [
-        judge(name, expected[name], Observation(device=health.device, providers=_providers(health)))
-        for name, health in ready.items()
-    ]
-    wrong = [judgement.blame for judgement in judged if judgement.verdict is Verdict.WRONG]
-    if wrong:
-        return Finding("placement", Severity.WARN, clean(f"{'; '.join(wrong)}: work takes many times as long"))
-    told = ", ".join(f"{judgement.service} {judgement.device or 'does not say'}" for judgement in judged)
-    return Finding("placement", Severity.OK, clean(told))
-
-
-def _providers(health: Health) -> tuple[str, ...]:
-    listed = health.body.get("providers") if health.body else None
-    return tuple(str(name) for name in listed) if isinstance(listed, list) else ()
 
 
 def llm_endpoints(around: Surroundings) -> list[Finding]:

@@ -174,6 +174,13 @@ class DockerControl:
         looked = at_once(others, self._look_seconds)
         return tuple(sorted(name for name in looked.values() if isinstance(name, str)))
 
+    def log(self, name: str, lines: int) -> list[str]:
+        """The newest lines that a service printed, oldest first, with the engine's times. Empty where none can be had."""
+        found = self._look().containers.get(name, ())
+        calls = {container.id: functools.partial(self._log, container.id, lines) for container in found}
+        texts = at_once(calls, self._look_seconds).values()
+        return [line for text in texts if isinstance(text, str) for line in text.splitlines()]
+
     # --- looking -----------------------------------------------------------------------------------------------
 
     def _names(self, only: Collection[str] | None) -> tuple[str, ...]:
@@ -241,6 +248,10 @@ class DockerControl:
 
         line = at_once({"log": read}, self._look_seconds)["log"]
         return line if isinstance(line, str) else ""
+
+    def _log(self, id_: str, lines: int) -> str:
+        with self._api(self._look_seconds) as api:
+            return bytes(api.logs(id_, timestamps=True, tail=lines)).decode(errors="replace")
 
     # --- changing ----------------------------------------------------------------------------------------------
 

@@ -44,17 +44,22 @@ class Sources:
     """What a service printed since it started."""
 
 
-def sources(settings: Settings, pids: Callable[[], Mapping[str, Collection[int]]] | None = None) -> Sources:
+def sources(
+    settings: Settings,
+    pids: Callable[[], Mapping[str, Collection[int]]] | None = None,
+    printed: Callable[[str], Printed | None] | None = None,
+) -> Sources:
     """The sources of this host.
 
     Args:
         settings: names the tier, which names the make of the GPU.
         pids: the processes of each service, where somebody knows them.
+        printed: what each service printed, where somebody can read it.
     """
     reader = {"gpu": read_nvml, "rocm": read_amd}.get(settings.compute_tier)
     if reader is None or pids is None or not sees_every_process():
-        return Sources()
-    return Sources(rows=partial(reader, host_numbers=True), pids=pids)
+        return Sources(printed=printed)
+    return Sources(rows=partial(reader, host_numbers=True), pids=pids, printed=printed)
 
 
 def observe(

@@ -115,6 +115,11 @@ class PlacementStore:
             rows = connection.execute(select(PLACEMENT_BASELINE)).all()
         return {row.service: Baseline(row.rate, row.unit, row.made_at) for row in rows}
 
+    def gpu_rate(self, service: str) -> float | None:
+        """How fast a service is on this host's GPU; None where that was never measured."""
+        kept = self.baselines().get(service)
+        return kept.rate if kept else None
+
     def keep_baseline(self, service: str, rate: float, unit: str) -> None:
         """Keep a speed that was measured on the GPU, in place of the one before."""
         values = {"rate": rate, "unit": unit, "made_at": func.voxint_now()}

@@ -1,15 +1,17 @@
-"""Placement in rows of text: the table of regimes. Pure; the command line and the pages only lay it out."""
+"""Placement in rows of text: services, and the regimes of a log. Pure; command line and pages only lay them out."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from voxint.services.placement.judge import Verdict
 from voxint.services.placement.regimes import LONG_READ_CHARACTERS, Regime, counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from voxint.services.placement.regimes import Start
+    from voxint.services.placement.view import Row
 
 REGIME_HEADS = ("process start (UTC)", "regime", "rate", "reads")
 
@@ -89,3 +91,47 @@ def _reads(start: Start) -> str:
 
 def _many(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+HEADS = ("service", "expected", "verdict", "device", "why")
+
+
+def row_cells(row: Row) -> tuple[str, ...]:
+    """A row of the table of services."""
+    return (row.service, row.expected, row.verdict.value.replace("_", " "), row.device or "-", _why(row))
+
+
+def row_words(row: Row) -> str:
+    """The same as a sentence, with what to do about a wrong one."""
+    match row.verdict:
+        case Verdict.WRONG:
+            return f"runs on {row.device or 'another device'}, expected {row.expected}: {_why(row)}. {WHAT_TO_DO}"
+        case Verdict.SLOW:
+            return f"is slow: {_why(row)}. That alone proves no wrong device; {WHAT_TO_DO}"
+        case Verdict.OK:
+            return f"runs on {row.device or 'the GPU'}: {_why(row)}"
+        case _:
+            return f"cannot be told: {_why(row)}"
+
+
+WHAT_TO_DO = "docs/explanation/placement.md says what may be the matter"
+
+
+def row_values(row: Row) -> dict[str, object]:
+    """The same as values for JSON; `seen_at` is null for what was seen just now."""
+    return {
+        "service": row.service,
+        "expected": row.expected,
+        "verdict": row.verdict.value,
+        "device": row.device,
+        "evidence": row.evidence,
+        "why": row.why,
+        "seen_at": row.seen_at.isoformat().replace("+00:00", "Z") if row.seen_at else None,
+        "restarts": row.restarts,
+    }
+
+
+def _why(row: Row) -> str:
+    when = f" (seen {row.seen_at:%Y-%m-%d %H:%M} UTC; it does not run now)" if row.seen_at else ""
+    tried = f", after {_many(row.restarts, 'restart')}" if row.restarts and row.verdict is Verdict.WRONG else ""
+    return f"{row.why}{tried}{when}"
