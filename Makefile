@@ -3,7 +3,7 @@ PY := .venv/bin/python
 AUDIO ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo test test-unit test-docker walk check fmt lock clean
+.PHONY: help setup setup-dev demo test test-unit test-docker walk mutants check fmt lock docs clean
 
 help: ## what can be made
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 22
@@ -26,6 +26,9 @@ test-unit: setup-dev ## the unit tests alone
 walk: setup-dev ## every state of the phase machine in a hostile world, and with each guard switched off (minutes)
 	@PYTHONPATH=tests:tests/support $(PY) -m walk
 
+mutants: setup-dev ## change one thing at a time in the turn-taking: a test must notice (minutes)
+	@$(PY) scripts/mutants.py
+
 test-docker: setup-dev ## the shipped stack on a real Docker engine (starts one of its own as root, if none is there)
 	@$(PY) -m pytest tests/docker -p no:randomly
 
@@ -42,6 +45,9 @@ fmt: setup-dev ## format the code and mend what can be mended
 
 lock: setup-dev ## write requirements/*.txt anew
 	@UV=.venv/bin/uv scripts/lock.sh
+
+docs: setup-dev ## write the pages that are made from the code anew
+	@$(PY) scripts/phases_page.py
 
 clean: ## take away what the build made
 	rm -rf .venv build demo
