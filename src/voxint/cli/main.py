@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from voxint.cli import database, doctor, gpu_phase, placement, processes, runs, standalone
+from voxint.cli import database, doctor, gpu_phase, placement, processes, runs, speakers, standalone, transcripts
 from voxint.cli.output import CouldNotError, complain
 
 if TYPE_CHECKING:
@@ -30,10 +30,12 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(runs.app, name="runs")
+app.add_typer(speakers.app, name="speakers")
 app.add_typer(gpu_phase.app, name="gpu-phase")
 app.add_typer(placement.app, name="placement")
 app.add_typer(database.app, name="db")
 app.command(name="doctor")(doctor.doctor)
+transcripts.register(runs.app)
 processes.register(app)
 standalone.register(app)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -24,7 +23,9 @@ RunId = Annotated[int, typer.Argument(metavar="RUN", help="The recording's numbe
 
 @app.command()
 def add(
-    files: Annotated[list[str], typer.Argument(metavar="FILE...", help="Media files.")],
+    files: Annotated[
+        list[str], typer.Argument(metavar="FILE_OR_URL...", help="Media files, or http(s) addresses of them.")
+    ],
     *,
     title: Annotated[str | None, typer.Option(help="Shown instead of the file's name; for one file.")] = None,
     language: Annotated[
@@ -43,7 +44,7 @@ def add(
     with parts() as made:
         for file in files:
             try:
-                added.append(made.run_store.add(Path(file), title=title, language=language, speakers=speakers))
+                added.append(made.run_store.add(file, title=title, language=language, speakers=speakers))
             except NotAddedError as error:
                 refused.append(str(error))
         if added:

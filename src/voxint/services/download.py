@@ -127,7 +127,7 @@ async def _fetch(url: str, rules: Rules, write: Callable[[bytes], object] | None
 
 def _next(url: str, response: httpx.Response) -> str:
     try:
-        return urljoin(url, response.headers.get("location", ""))
+        return urljoin(url, str(response.headers.get("location", "")))
     except ValueError:
         raise AddressRefusedError("it is redirected to something that is no address") from None
 
