@@ -27,7 +27,17 @@ GOOD = {
             "deploy": GPU,
         },
         "postgres": {"image": "postgres:18", "volumes": ["data:/var/lib/postgresql"]},
-        "whisper": {"build": ".", "image": "voxint-models:gpu", "deploy": GPU},
+        "whisper": {
+            "build": ".",
+            "image": "voxint-whisper:0.1.0-cuda",
+            "environment": {
+                "MODEL_DEVICE": "cuda",
+                "CUDA_CACHE_PATH": "/models/cuda-cache",
+                "CUDA_CACHE_MAXSIZE": "1073741824",
+            },
+            "volumes": ["models:/models"],
+            "deploy": GPU,
+        },
     }
 }
 
@@ -83,10 +93,12 @@ BREAKS = [
         "on no volume",
     ),
     (lambda services: services["speaches"].update(environment=["PYTHONHASHSEED=0"]), "write it as a mapping"),
-    (lambda services: services["whisper"].update(environment={"PYTHONHASHSEED": "0"}), "does not need it"),
+    (lambda services: services["whisper"]["environment"].update(PYTHONHASHSEED="0"), "does not need it"),
+    (lambda services: services["whisper"]["environment"].update(MODEL_DEVICE="cpu"), "MODEL_DEVICE must be 'cuda'"),
+    (lambda services: services["whisper"].update(image="voxint-whisper:latest"), "nobody checked how voxint-whisper"),
     (lambda services: services["postgres"].update(environment={"PYTHONHASHSEED": "0"}), "does not need it"),
     (
-        lambda services: services["whisper"].update(environment={"CUDA_CACHE_PATH": "/tmp/x"}),
+        lambda services: services["whisper"]["environment"].update(CUDA_CACHE_PATH="/tmp/x"),
         "whisper: CUDA_CACHE_PATH=/tmp/x is on no volume",
     ),
 ]
@@ -125,7 +137,7 @@ def test_a_sorted_version_must_drop_the_seed():
     compose["services"]["speaches"]["image"] = newer.reference
     assert any("does not need it" in text for text in problems(compose, drawn_order, [newer]))
     del compose["services"]["speaches"]["environment"]["PYTHONHASHSEED"]
-    assert problems(compose, drawn_order, [newer]) == []
+    assert problems(compose, drawn_order, [newer, *CHECKED_IMAGES[1:]]) == []
 
 
 def test_an_image_whose_digest_nobody_could_read_stays_at_an_exact_version_and_is_not_called_checked():
@@ -141,11 +153,54 @@ def test_an_image_whose_digest_nobody_could_read_stays_at_an_exact_version_and_i
     assert problems(compose, drawn_order, [floating_row])
 
 
+FILES = ("compose.yaml", "compose.gpu.yaml", "compose.gpu-phase.yaml", "compose.service-controls.yaml")
+
+
+def test_the_repository_s_own_files_run_the_images_as_checked():
+    from compose_render import render
+
+    for count in range(2, len(FILES) + 1):
+        compose = render(FILES[:count])
+        assert problems(compose, drawn_order) == []
+        gpu = {name for name, service in compose["services"].items() if reserves_gpu(service)}
+        assert gpu == {"whisper", "pyannote", "titanet", "speaches"}
+    assert problems(render(["compose.yaml", "compose.cpu.yaml"]), drawn_order) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        (ROW.digest, NEW_DIGEST, "nobody checked how"),
+        ('PYTHONHASHSEED: "0"', 'PYTHONHASHSEED: "2"', "draws its device anew"),
+        ("CUDA_CACHE_PATH: /cache/huggingface/cuda-jit/speaches", "CUDA_CACHE_PATH: /tmp/jit", "on no volume"),
+        ("WHISPER__INFERENCE_DEVICE: cuda", "WHISPER__INFERENCE_DEVICE: auto", "may take the CPU silently"),
+    ],
+)
+def test_and_a_change_of_them_trips_it(monkeypatch, old, new, says):
+    import compose_render
+    import yaml
+
+    load = compose_render.load
+
+    def changed_load(name):
+        text = (compose_render.ROOT / name).read_text()
+        if name != "compose.gpu.yaml":
+            return load(name)
+        assert old in text
+        return yaml.safe_load(text.replace(old, new))
+
+    monkeypatch.setattr(compose_render, "load", changed_load)
+    found = problems(compose_render.render(["compose.yaml", "compose.gpu.yaml"]), drawn_order)
+    assert len(found) == 1
+    assert says in found[0]
+
+
 def test_the_rows_themselves():
     for row in CHECKED_IMAGES:
         assert (row.choice is Choice.SET_ORDER) == (row.seed is not None)
         assert row.digest is None or (row.digest.startswith("sha256:") and len(row.digest) == 71)
         assert row.how
+        assert row.checked == (row.digest is not None)
         if row.choice is Choice.SET_ORDER:
             assert row.checked
             assert row.python

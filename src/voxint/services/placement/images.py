@@ -62,6 +62,22 @@ class CheckedImage:
 
 SPEACHES = "ghcr.io/speaches-ai/speaches"
 
+
+def _built_here(service: str) -> CheckedImage:
+    """An image of our own Dockerfile: it has no digest until somebody builds it."""
+    return CheckedImage(
+        image=f"voxint-{service}",
+        version="0.1.0-cuda",
+        digest=None,
+        service=service,
+        tier="gpu",
+        choice=Choice.SETTING,
+        how="MODEL_DEVICE: a device that is not there ends the start, and /healthz reads back where the model is",
+        jit_cache=True,
+        required=(("MODEL_DEVICE", "cuda"),),
+    )
+
+
 CHECKED_IMAGES = (
     CheckedImage(
         image=SPEACHES,
@@ -82,6 +98,9 @@ CHECKED_IMAGES = (
         source_path="/home/ubuntu/speaches/src/speaches/executors/kokoro/model_manager.py",
         python_path="/home/ubuntu/speaches/.venv/bin/python",
     ),
+    _built_here("whisper"),
+    _built_here("pyannote"),
+    _built_here("titanet"),
 )
 """Every model image that the compose files may name."""
 

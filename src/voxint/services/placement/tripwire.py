@@ -75,10 +75,10 @@ def _service(service: Mapping[str, Any], draw: Draw, checked: Sequence[CheckedIm
         yield "its environment is a list: write it as a mapping, so that overlays change single values"
         return
     row = None
-    if "image" in service and "build" not in service:
+    if "image" in service:
         reference = Reference.read(str(service["image"]))
         row = _row(reference, checked)
-        if row is None and (reserves_gpu(service) or any(one.image == reference.name for one in checked)):
+        if row is None and reserves_gpu(service):
             yield _unchecked(reference, checked)
             return
     if row is not None and row.choice is Choice.SET_ORDER:
@@ -113,7 +113,7 @@ def _unchecked(reference: Reference, checked: Sequence[CheckedImage]) -> str:
         f"nobody checked how {reference.name}{f':{reference.tag}' if reference.tag else ''}"
         f"{f'@{reference.digest}' if reference.digest else ' (it is not pinned by digest)'} chooses its device"
     )
-    if last is None:
+    if last is None or not last.source_path:
         return f"{text}: look at it as docs/how-to/check-a-new-image.md says, and add a row to images.py"
     target = f"{reference.name}@{reference.digest or '<digest>'}"
     return (
