@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from voxint_broker import doctor as examination
-from voxint_broker import serving
+from voxint_broker import logs, serving
 from voxint_broker.checking import Checker, Row, Target, Verdict
 from voxint_broker.config import Config, ConfigError, load, token_of
 from voxint_broker.record import JournalError
@@ -44,9 +44,9 @@ def _main() -> None:
 def serve(config: ConfigPath = Path("broker.toml")) -> None:
     """Run the broker."""
     settings = _load(config)
-    serving.set_up_logs()
+    logs.set_up(as_json=settings.log_json)
     try:
-        serving.serve(settings)
+        serving.serve(settings, reload=lambda: load(config))
     except ConfigError as error:
         _fail(*error.problems, code=_USAGE)
     except (serving.ListenError, JournalError) as error:
@@ -121,7 +121,7 @@ def simulate(
 ) -> None:
     """Run a broker over a card and a service that are made up, to try a client with."""
     behaviour = Behaviour(start_seconds, stop_seconds, linger_seconds, start_fails, memory_fails=memory_fails)
-    serving.set_up_logs()
+    logs.set_up()
     with TemporaryDirectory(prefix="voxint-broker-") as folder:
         try:
             serving.simulate(listen, state_dir or Path(folder), behaviour)

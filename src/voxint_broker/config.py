@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 from pydantic import Field, SecretStr, ValidationError, model_validator
 
 from voxint_broker.config_memory import AnyMemory  # noqa: TC001 - pydantic reads the annotations
-from voxint_broker.config_parts import Address, ConfigPart
+from voxint_broker.config_parts import Address, Argv, ConfigPart
 from voxint_broker.config_services import AnyService  # noqa: TC001 - the same
 
 if TYPE_CHECKING:
@@ -62,6 +62,11 @@ class Config(ConfigPart):
     stop_services_on_exit: bool = Field(
         False,  # noqa: FBT003
         description="Stop child processes when the broker is stopped. Else they go on and are found again.",
+    )
+    log_json: bool = Field(False, description="Log lines as JSON.")  # noqa: FBT003
+    audit_file: Path | None = Field(None, description="A file to which every grant and release is added.")
+    notify: Argv | None = Field(
+        None, description="A command that is told what a person should know, as JSON on its stdin."
     )
     lease: LeaseRules = Field(default_factory=lambda: LeaseRules.model_validate({}))
     memory: AnyMemory
@@ -125,7 +130,7 @@ def check(values: dict[str, Any], folder: Path) -> Config:
         config = Config.model_validate(values)
     except ValidationError as error:
         raise ConfigError(
-            [line for item in error.errors(include_input=False, include_url=False) for line in _lines(item)]
+            [line for item in _own(error.errors(include_input=False, include_url=False)) for line in _lines(item)]
         ) from error
     checked: Config = _absolute(config, folder.absolute())
     return checked
@@ -169,14 +174,41 @@ def token_of(config: Config) -> str | None:
     return text
 
 
+def _own(items: list[ErrorDetails]) -> list[ErrorDetails]:
+    """Without lists that are only too short because what stands in them is wrong."""
+    places = [item["loc"] for item in items]
+    return [
+        item
+        for item in items
+        if item["type"] != "too_short"
+        or not any(len(place) > len(item["loc"]) and place[: len(item["loc"])] == item["loc"] for place in places)
+    ]
+
+
+def _where(location: tuple[int | str, ...]) -> str:
+    """The place in the file: without the kinds, which the library adds after a table that has them."""
+    parts: list[str] = []
+    before: int | str = ""
+    for part in location:
+        if not (isinstance(before, int) or before in {"memory", "owner"}) or (len(parts) > 2 and before != "owner"):
+            parts.append(str(part))
+            before = part
+        else:
+            before = ""
+    return ".".join(parts)
+
+
 def _lines(item: ErrorDetails) -> list[str]:
-    kinds = {"child", "command", "systemd", "docker", "compose", "http", "none", "lock", "nvml", "sysfs"}
-    where = ".".join(str(part) for part in item["loc"] if part not in kinds)
+    where = _where(item["loc"])
     message = item["msg"].removeprefix("Value error, ")
     if item["type"] == "extra_forbidden":
         return [f"{where}: there is no such key{_hint(item['loc'])}"]
     if item["type"] == "missing":
         return [f"{where}: is missing"]
+    if item["type"] == "union_tag_not_found":
+        return [f"{where}.kind: is missing"]
+    if item["type"] == "union_tag_invalid":
+        return [f"{where}.kind: must be one of {item['ctx']['expected_tags']}"]
     if not where:
         return message.splitlines()
     return [f"{where}: {message[0].lower()}{message[1:]}"]

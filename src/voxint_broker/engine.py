@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from voxint_broker import calls, clock
 from voxint_broker.adapters.protocol import Condition
 from voxint_broker.calls import Reply, Wish
+from voxint_broker.events import Events
 from voxint_broker.record import JournalError, Record, State, fresh
 from voxint_broker.switching import Part, StepFailedError, SupersededError, Switch
 
@@ -46,12 +47,14 @@ class Broker:
         rules: LeaseRules,
         journal: Journal,
         *,
+        events: Events | None = None,
         hook: Callable[[str], None] = _no_hook,
     ) -> None:
         self._parts = tuple(parts)
         self._rules = rules
         self._journal = journal
         self._hook = hook
+        self.events = events or Events()
         self._switch = Switch(self._parts, gauge, memory, self)
         self._lock = threading.RLock()
         self._wake = threading.Condition(self._lock)
@@ -100,7 +103,21 @@ class Broker:
                         self._switch.stop(part.adapter)
                 except (StepFailedError, SupersededError) as error:
                     log.error("%s", error)  # noqa: TRY400 - expected: the text says all
+        self.events.close()
         self._journal.close()
+
+    def reconfigure(self, parts: Sequence[Part], gauge: Gauge, memory: Memory, rules: LeaseRules) -> None:
+        """Go on with other numbers. A switch that is under way ends with the old ones."""
+        with self._wake:
+            self._parts = tuple(parts)
+            self._rules = rules
+            self._switch = Switch(self._parts, gauge, memory, self)
+            self._wake.notify_all()
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """The services."""
+        return self._parts
 
     # --- calls -------------------------------------------------------------------------------------------------
 
@@ -114,7 +131,7 @@ class Broker:
             lease = self._record.lease
             if after is not self._record or (lease is not None and lease.holder == holder):
                 self._asked = clock.monotonic()
-            return self._answer(reply, after)
+            return self._answer("acquire", reply, after)
 
     def release(self, lease_id: str) -> Reply:
         """Answer a release."""
@@ -124,9 +141,10 @@ class Broker:
             if self._record.state is State.ERROR:
                 self._retry = True
                 if self._working_turn == self._record.turn and self._step[0]:
-                    return Reply(202, {"state": "pending", "phase": State.ERROR.value, "detail": self._step[1]})
+                    trying = Reply(202, {"state": "pending", "phase": State.ERROR.value, "detail": self._step[1]})
+                    return self._answer("release", trying, self._record)
             reply, after = calls.release(self._record, lease_id, now, runs=runs)
-            return self._answer(reply, after)
+            return self._answer("release", reply, after)
 
     def status(self) -> dict[str, Any]:
         """Who holds the GPU, and what is being done."""
@@ -135,7 +153,8 @@ class Broker:
             step, detail = self._step
             return {**calls.status(self._record, now), "step": step or None, "detail": detail or None}
 
-    def _answer(self, reply: Reply, after: Record) -> Reply:
+    def _answer(self, call: str, reply: Reply, after: Record) -> Reply:
+        self.events.answered(call, reply.status)
         try:
             if after is not self._record:
                 self._put(after)
@@ -161,6 +180,7 @@ class Broker:
         if record.state is not before.state:
             self._step = ("", "")
             self._told.clear()
+            self.events.moved(before, record)
             log.info(
                 "%s -> %s%s", before.state.value, record.state.value, f": {record.reason}" if record.reason else ""
             )
@@ -370,5 +390,6 @@ class Broker:
         if text not in self._told:
             self._told.add(text)
             log.warning("%s", text)
+            self.events.told(text, self._record.state.value)
         with self._lock:
             self._record = replace(self._record, reason=text)

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, PlainTextResponse
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
+
+from voxint_broker.events import metrics
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, MutableMapping
@@ -69,6 +71,11 @@ def make_app(broker: Broker, *, token: str | None, hosts: frozenset[str]) -> Gua
         """Who holds the GPU."""
         return broker.status()
 
+    @app.get("/metrics", response_class=PlainTextResponse)
+    def counters() -> PlainTextResponse:
+        """Counters in Prometheus' text format."""
+        return PlainTextResponse(metrics(broker.events, broker.status()), media_type="text/plain; version=0.0.4")
+
     @app.get("/healthz")
     @app.get("/livez")
     def alive() -> dict[str, str]:
@@ -91,6 +98,10 @@ class Guard:
 
     def __init__(self, app: FastAPI, token: str | None, hosts: frozenset[str]) -> None:
         self.app = app
+        self.allow(token, hosts)
+
+    def allow(self, token: str | None, hosts: frozenset[str]) -> None:
+        """Answer to this token and these host names from now on."""
         self._token = None if token is None else b"Bearer " + token.encode()
         self._hosts = hosts
 

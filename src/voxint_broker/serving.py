@@ -6,22 +6,23 @@ import logging
 import os
 import signal
 import socket
-import sys
+import threading
 from typing import TYPE_CHECKING
 
 import uvicorn
 
 from voxint_broker.adapters.making import adapter_of
-from voxint_broker.config import Config, check, host_of, token_of
+from voxint_broker.config import Config, ConfigError, check, host_of, token_of
 from voxint_broker.engine import Broker
+from voxint_broker.events import Events
 from voxint_broker.journal import Journal
 from voxint_broker.memory.gauges import gauge_of
-from voxint_broker.server import make_app
+from voxint_broker.server import Guard, make_app
 from voxint_broker.simulated import Behaviour, SimulatedService
 from voxint_broker.switching import Part
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
     from types import FrameType
 
@@ -43,7 +44,8 @@ def make_broker(config: Config, hook: Callable[[str], None] | None = None) -> Br
     ]
     call = hook or (lambda _point: None)
     journal = Journal(config.state_dir, call)
-    return Broker(parts, gauge_of(config.memory), config.memory, config.lease, journal, hook=call)
+    events = Events(config.audit_file, config.notify)
+    return Broker(parts, gauge_of(config.memory), config.memory, config.lease, journal, events=events, hook=call)
 
 
 def sockets_of(config: Config) -> list[socket.socket]:
@@ -69,12 +71,13 @@ def sockets_of(config: Config) -> list[socket.socket]:
     return found
 
 
-def serve(config: Config, broker: Broker | None = None) -> None:
-    """Serve until SIGTERM or SIGINT.
+def serve(config: Config, broker: Broker | None = None, reload: Callable[[], Config] | None = None) -> None:
+    """Serve until SIGTERM or SIGINT; SIGHUP reads the configuration again.
 
     Args:
         config: where to listen, and what the broker handles.
         broker: another broker than the configuration's, as a made-up one.
+        reload: reads the configuration again; raises ConfigError.
 
     Raises:
         ConfigError: the token cannot be read.
@@ -90,9 +93,12 @@ def serve(config: Config, broker: Broker | None = None) -> None:
         for each in sockets:
             each.close()
         raise
-    hosts = _KNOWN_HOSTS | {host_of(address) for address in config.listen} | {h.lower() for h in config.allowed_hosts}
+    guard = make_app(broker, token=token, hosts=hosts_of(config))
+    if reload is not None:
+        reloading = _Reloading(config, broker, guard, reload)
+        signal.signal(signal.SIGHUP, lambda _number, _frame: reloading.begin())
     options = uvicorn.Config(
-        make_app(broker, token=token, hosts=hosts),
+        guard,
         log_config=None,
         access_log=False,
         server_header=False,
@@ -113,6 +119,55 @@ def serve(config: Config, broker: Broker | None = None) -> None:
         broker.stop(stop_services=config.stop_services_on_exit)
         for each in sockets:
             each.close()
+
+
+def hosts_of(config: Config) -> frozenset[str]:
+    """The host names by which the broker may be called."""
+    listening = {host_of(address) for address in config.listen}
+    return _KNOWN_HOSTS | listening | {host.lower() for host in config.allowed_hosts}
+
+
+class _Reloading:
+    """Takes a changed configuration over, or keeps the old one and says why."""
+
+    def __init__(self, config: Config, broker: Broker, guard: Guard, read: Callable[[], Config]) -> None:
+        self._config = config
+        self._broker = broker
+        self._guard = guard
+        self._read = read
+
+    def begin(self) -> None:
+        """Do it on a thread: a signal may come in the middle of anything."""
+        threading.Thread(target=self._run, name="broker-reload").start()
+
+    def _run(self) -> None:
+        try:
+            config = self._read()
+            token = token_of(config)
+            problems = list(self._fixed(config))
+            if problems:
+                raise ConfigError(problems)  # noqa: TRY301 - told together with what reading finds
+        except ConfigError as error:
+            for problem in error.problems:
+                log.error("the old configuration stays: %s", problem)  # noqa: TRY400 - expected: the text says all
+            return
+        parts = []
+        for service, part in zip(config.service, self._broker.parts, strict=True):
+            part.adapter.reconfigure(service)
+            parts.append(Part(part.adapter, service.readiness, service.drain))
+        self._broker.reconfigure(parts, gauge_of(config.memory), config.memory, config.lease)
+        self._guard.allow(token, hosts_of(config))
+        self._config = config
+        log.info("the configuration was read again")
+
+    def _fixed(self, config: Config) -> Iterator[str]:
+        """What cannot change while the broker runs."""
+        for name in ("listen", "state_dir", "audit_file", "notify", "stop_services_on_exit", "log_json"):
+            if getattr(config, name) != getattr(self._config, name):
+                yield f"{name} cannot change while the broker runs: restart it"
+        before = [(service.name, service.kind) for service in self._config.service]
+        if [(service.name, service.kind) for service in config.service] != before:
+            yield "services cannot come, go or change their kind while the broker runs: restart it"
 
 
 def simulate(listen: str, state_dir: Path, behaviour: Behaviour) -> None:
@@ -157,8 +212,3 @@ def _kill_hook() -> Callable[[str], None] | None:
                 os.kill(os.getpid(), signal.SIGKILL)
 
     return hook
-
-
-def set_up_logs() -> None:
-    """One line an event, on stderr."""
-    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")

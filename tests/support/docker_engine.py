@@ -229,6 +229,9 @@ class _Handler(BaseHTTPRequestHandler):
                     return self._say(304, b"")
                 container.stop()
                 return self._say(204, b"")
+            case ("POST", "kill"):
+                container.end()
+                return self._say(204, b"")
             case ("POST", "unpause"):
                 if not container.paused:
                     return self._json(500, {"message": f"Container {container.id} is not paused"})

@@ -39,6 +39,10 @@ class Child:
         self._exit: int | None = None
         self._log_start = 0
 
+    def reconfigure(self, config: ChildService) -> None:
+        """Go on with other numbers."""
+        self._config = config
+
     def adopt(self, handle: dict[str, Any]) -> None:
         """Find the process: by the journal, else by its mark. The oldest marked one leads."""
         pid, ticks = handle.get("pid"), handle.get("ticks")

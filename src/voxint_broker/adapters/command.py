@@ -25,6 +25,10 @@ class Command:
         self.keep_running = bool(config.keep_running)
         self._config = config
 
+    def reconfigure(self, config: CommandService) -> None:
+        """Go on with other numbers."""
+        self._config = config
+
     def adopt(self, handle: dict[str, Any]) -> None:
         """Nothing to find: the commands know."""
 

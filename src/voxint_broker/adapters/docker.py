@@ -50,6 +50,10 @@ class Docker:
         self._stopping: threading.Thread | None = None
         self._stop_problem = ""
 
+    def reconfigure(self, config: DockerService | ComposeService) -> None:
+        """Go on with other numbers."""
+        self._config = config
+
     def adopt(self, handle: dict[str, Any]) -> None:
         """Nothing to find: the engine knows."""
 
@@ -83,24 +87,24 @@ class Docker:
     def stop(self, level: StopLevel) -> None:
         """Tell the engine, without waiting for it: `docker stop` only answers when it is over."""
         self._stop_problem = ""
-        names = self._names()
+        found = self._containers()
         if level.name == "SIGKILL":
-            for name in names:
-                status, said = self._call("POST", f"/containers/{quote(name)}/kill?signal=SIGKILL")
+            for name, which in found.items():
+                status, said = self._call("POST", f"/containers/{quote(which)}/kill?signal=SIGKILL")
                 if status not in {204, 404, 409}:
                     raise ServiceError(f"the engine does not kill {name}: {said}")
             return
         grace = round(self._config.stop_seconds)
-        self._stopping = threading.Thread(target=self._stop_all, args=(names, grace), daemon=True, name="docker-stop")
+        self._stopping = threading.Thread(target=self._stop_all, args=(found, grace), daemon=True, name="docker-stop")
         self._stopping.start()
 
     def start(self) -> None:
         """Start every container."""
-        names = self._names()
-        if not names:
+        found = self._containers()
+        if not found:
             raise ServiceError(f"there is no container of {self._what()}: create it first")
-        for name in names:
-            status, said = self._call("POST", f"/containers/{quote(name)}/start", seconds=60)
+        for name, which in found.items():
+            status, said = self._call("POST", f"/containers/{quote(which)}/start", seconds=60)
             if status not in {204, 304}:
                 raise ServiceError(f"the engine does not start {name}: {said}")
 
@@ -117,12 +121,12 @@ class Docker:
 
     # --- parts -------------------------------------------------------------------------------------------------
 
-    def _stop_all(self, names: list[str], grace: int) -> None:
+    def _stop_all(self, containers: dict[str, str], grace: int) -> None:
         deadline = clock.monotonic() + grace
-        for name in names:
+        for name, which in containers.items():
             left = max(round(deadline - clock.monotonic()), 0)
             try:
-                status, said = self._call("POST", f"/containers/{quote(name)}/stop?t={left}", seconds=grace + 30)
+                status, said = self._call("POST", f"/containers/{quote(which)}/stop?t={left}", seconds=grace + 30)
             except ServiceError as error:
                 self._stop_problem = str(error)
                 continue
@@ -134,9 +138,10 @@ class Docker:
             return f"service {self._config.service} of the compose project {self._config.project}"
         return f"the name {self._config.container}"
 
-    def _names(self) -> list[str]:
+    def _containers(self) -> dict[str, str]:
+        """By name, what each is called by."""
         if not isinstance(self._config, ComposeService):
-            return [self._config.container]
+            return {self._config.container: self._config.container}
         labels = [
             f"com.docker.compose.project={self._config.project}",
             f"com.docker.compose.service={self._config.service}",
@@ -144,12 +149,12 @@ class Docker:
         status, found = self._call("GET", "/containers/json?all=1&filters=" + quote(json.dumps({"label": labels})))
         if status != 200 or not isinstance(found, list):
             raise ServiceError(f"the engine does not list containers: {found}")
-        return sorted(str(each["Names"][0]).lstrip("/") for each in found)
+        return {str(each["Names"][0]).lstrip("/"): str(each["Id"]) for each in found}
 
     def _states(self) -> dict[str, Mapping[str, Any]]:
         states = {}
-        for name in self._names():
-            status, found = self._call("GET", f"/containers/{quote(name)}/json")
+        for name, which in self._containers().items():
+            status, found = self._call("GET", f"/containers/{quote(which)}/json")
             if status == 404:
                 continue
             if status != 200 or not isinstance(found, dict) or "Status" not in found.get("State", {}):

@@ -38,11 +38,14 @@ class ServiceError(Exception):
 
 
 class Adapter(Protocol):
-    """One service. Calls are made from one thread at a time, except `look`."""
+    """One service. Calls are made from one thread at a time, except `look`. Its numbers are read at each use."""
 
     name: str
     keep_running: bool
     """Whether the broker is the one that starts it again when it ends by itself."""
+
+    def reconfigure(self, config: Any) -> None:  # noqa: ANN401 - the configuration of its own kind
+        """Go on with the numbers of another configuration of the same service."""
 
     def adopt(self, handle: dict[str, Any]) -> None:
         """Find what runs, with what the journal has of it."""

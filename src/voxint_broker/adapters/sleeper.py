@@ -36,6 +36,14 @@ class Sleeper:
         self._config = config
         self._url = config.url.rstrip("/")
 
+    def reconfigure(self, config: HttpService) -> None:
+        """Go on with other numbers."""
+        self._config = config
+        self._url = config.url.rstrip("/")
+        self.asleep_seconds = config.asleep_seconds
+        if self.owner is not None and config.owner is not None:
+            self.owner.reconfigure(config.owner)
+
     def adopt(self, handle: dict[str, Any]) -> None:
         """Its owner finds what it must."""
         if self.owner is not None:

@@ -29,6 +29,10 @@ class Systemd:
         self._group = ""
         self._result = ""
 
+    def reconfigure(self, config: SystemdService) -> None:
+        """Go on with other numbers."""
+        self._config = config
+
     def adopt(self, handle: dict[str, Any]) -> None:
         """Remember the control group, which systemd forgets when the unit ends."""
         self._group = str(handle.get("group", ""))

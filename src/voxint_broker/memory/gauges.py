@@ -70,6 +70,8 @@ class SysfsGauge:
             device = self._config.root / name / "device"
             total = _number(device / "mem_info_vram_total")
             used = _number(device / "mem_info_vram_used")
+            if not 0 <= used <= total:
+                raise ValueError(f"{name}: {used} of {total} bytes used cannot be")
             found.append(Card(name, (total - used) // _MIB, total // _MIB))
         return found
 

@@ -32,7 +32,7 @@ class NvmlGauge:
             # Begin anew next time: the driver may have been loaded, or loaded again, since.
             self._open = False
             return unknown(f"NVML: {error}")
-        except (StuckError, ValueError, OSError, UnicodeError) as error:
+        except (pynvml.NVMLLibraryMismatchError, StuckError, ValueError, OSError, UnicodeError) as error:
             return unknown(f"NVML: {error}")
 
     def _cards(self) -> list[Card]:
@@ -55,10 +55,10 @@ class NvmlGauge:
 def _holders(handle: object) -> tuple[str, ...]:
     """Who uses the memory, the greatest first. A list that cannot be had is empty: it is for people only."""
     found: dict[int, int] = {}
-    for ask in (pynvml.nvmlDeviceGetComputeRunningProcesses, pynvml.nvmlDeviceGetGraphicsRunningProcesses):
+    for ask in (pynvml.nvmlDeviceGetComputeRunningProcesses_v3, pynvml.nvmlDeviceGetGraphicsRunningProcesses_v3):
         try:
             processes = ask(handle)
-        except pynvml.NVMLError:
+        except (pynvml.NVMLError, pynvml.NVMLLibraryMismatchError):
             continue
         for process in processes:
             # None on drivers that cannot tell, as under a virtual machine's.
