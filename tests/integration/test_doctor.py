@@ -154,6 +154,7 @@ def test_redis_is_named_without_its_password(examine, secret):
     assert secret not in str(found)
 
 
+@pytest.mark.timeout(240)
 def test_workers_and_beat_turn_when_they_start_and_when_they_die(
     examine, engine, processes, tmp_path, database_url, redis_url, eventually, monkeypatch
 ):
@@ -173,12 +174,12 @@ def test_workers_and_beat_turn_when_they_start_and_when_they_die(
     ]
     store_phase(engine, "llm")
     eventually(
-        lambda: {examine()[name].severity for name in names} == {Severity.OK}, 60, "workers and beat never answered"
+        lambda: {examine()[name].severity for name in names} == {Severity.OK}, 75, "workers and beat never answered"
     )
     processes.end(started[1], signal.SIGKILL)
-    eventually(lambda: examine()["gpu-phase worker gpu_phase"].severity is Severity.FAIL, 20)
-    after = examine()
-    assert after["worker voxint_gpu_lane"].severity is Severity.OK
+    gone = [Severity.FAIL, Severity.OK]
+    both = ("gpu-phase worker gpu_phase", "worker voxint_gpu_lane")
+    eventually(lambda: (found := examine()) and [found[name].severity for name in both] == gone, 30)
     store_phase(engine, "llm", ticked=timedelta(minutes=5))
     assert examine()["beat"].severity is Severity.WARN
     assert "has not run since" in examine()["gpu sharing"].text
@@ -203,8 +204,16 @@ def test_a_service_that_answers_wrongly_is_a_failure_in_llm(examine, engine, fau
     assert found["llm endpoint llm"].severity is Severity.FAIL
 
 
-def test_tls_and_silence_are_failures_and_an_unknown_name_is_off(examine, engine):
+def test_tls_and_silence_are_failures_and_an_unknown_name_is_off(examine, engine, monkeypatch):
     store_phase(engine, "llm")
+    real = socket.getaddrinfo
+
+    def no_such_name(name, *arguments, **options):
+        if name in {"nobody.invalid", b"nobody.invalid"}:
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return real(name, *arguments, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", no_such_name)  # a name server may take its time to say so
     with listener(b"plain text\r\n\r\n") as plain, listener() as silent:
         found = examine(
             WHISPER_URL=plain.replace("http://", "https://"), PYANNOTE_URL=silent, TITANET_URL="http://nobody.invalid"

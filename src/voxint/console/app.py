@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 from pathlib import Path
+from threading import Lock
+from time import monotonic
 from typing import TYPE_CHECKING, Annotated
 
 from fastapi import FastAPI, Query, Request
@@ -29,6 +31,7 @@ from voxint.work import meter
 
 if TYPE_CHECKING:
     from voxint.console.picture import Picture
+    from voxint.doctor.finding import Finding
     from voxint.gpu_phase.store import Event
     from voxint.gpu_phase.view import PhaseView
     from voxint.wiring import Parts
@@ -37,6 +40,7 @@ HERE = Path(__file__).parent
 PAGE = 50
 """Recordings on a page."""
 REFRESH_SECONDS = 3
+FINDINGS_SECONDS = 5.0
 WINDOW = timedelta(hours=24)
 LANE_BOUND = 100_000
 """Lanes are counted up to this on pages, which look often."""
@@ -49,6 +53,9 @@ class Console:
 
     def __init__(self, parts: Parts) -> None:
         self.parts = parts
+        self._checking = Lock()
+        self._found: list[Finding] | None = None
+        self._found_at = 0.0
         self._templates = Environment(
             loader=FileSystemLoader(HERE / "templates"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
         )
@@ -85,7 +92,7 @@ class Console:
 
     def status(self) -> HTMLResponse:
         """Doctor's findings and the timeline, also while the database is away."""
-        findings = run_checks(self.parts)
+        findings = self.findings()
         told: tuple[notices.Notice, ...] = ()
         events: list[Event] = []
         drawn = None
@@ -98,6 +105,13 @@ class Console:
         changes = [history.row(event, None) for event in reversed(events[-_MOST_CHANGES:])]
         page = views.status_page(findings, told, drawn, changes)
         return self.render("status.html", page="status", page_value=page, heads=history.HEADS)
+
+    def findings(self) -> list[Finding]:
+        """Doctor's findings, at most a few seconds old: however often the page is asked for, they are made once."""
+        with self._checking:
+            if self._found is None or monotonic() - self._found_at > FINDINGS_SECONDS:
+                self._found, self._found_at = run_checks(self.parts), monotonic()
+            return self._found
 
     def metrics(self) -> PlainTextResponse:
         """What Prometheus reads. Without Redis the ticks' counts are left out."""

@@ -18,15 +18,18 @@ if TYPE_CHECKING:
     from voxint.settings import Settings
 
 ANSWER_SECONDS = 1.5
-"""How long workers get to say which queues they consume."""
+"""How long workers get to say which queues they consume; twice as long where one is missing."""
 _TROUBLE = (RedisError, KombuError, CeleryError, OSError)
 
 
 def workers(around: Surroundings) -> list[Finding]:
     """Each queue has a consumer."""
     settings = around.parts.settings
+    wanted = (*WORK_QUEUES, TICK_QUEUE) if settings.gpu_phase_enabled else WORK_QUEUES
     try:
-        consumers = consumers_by_queue(settings)
+        consumers = consumers_by_queue(settings, ANSWER_SECONDS)
+        if not consumers.keys() >= set(wanted):  # a machine that is busy may take longer to answer
+            consumers = consumers_by_queue(settings, 2 * ANSWER_SECONDS)
         waiting = {queue: around.parts.publisher.queue_length(queue) for queue in (*WORK_QUEUES, TICK_QUEUE)}
     except _TROUBLE as error:
         text = f"could not ask the workers: Redis is away ({type(error).__name__})"
@@ -37,10 +40,10 @@ def workers(around: Surroundings) -> list[Finding]:
     return found
 
 
-def consumers_by_queue(settings: Settings) -> dict[str, list[str]]:
-    """Which workers consume which queue, as they say themselves."""
+def consumers_by_queue(settings: Settings, seconds: float) -> dict[str, list[str]]:
+    """Which workers consume which queue, as they say themselves within so many seconds."""
     app = make_app(settings, publisher=True)
-    answers = app.control.inspect(timeout=ANSWER_SECONDS).active_queues() or {}
+    answers = app.control.inspect(timeout=seconds).active_queues() or {}
     found: dict[str, list[str]] = {}
     for worker, queues in answers.items():
         for queue in queues:
