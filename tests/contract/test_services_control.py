@@ -128,14 +128,14 @@ def test_a_service_that_ignores_the_stop_is_killed_and_never_called_stopped_befo
         return condition is Condition.STOPPED
 
     assert eventually(stopped)
-    assert max(calls) < 3.0
+    assert max(calls) < 8.0
     assert all_in(control, Condition.STOPPED)
 
 
 def test_slow_stops_go_on_at_the_same_time(world):
-    world.grace = 5.0
+    world.grace = 15
     for name in NAMES:
-        world.behave(name, stop_seconds=0.6)
+        world.behave(name, stop_seconds=1.5)
     control = up(world)
     begun = time.monotonic()
 
@@ -144,7 +144,7 @@ def test_slow_stops_go_on_at_the_same_time(world):
         return all_in(control, Condition.STOPPED)
 
     assert eventually(stopped)
-    assert time.monotonic() - begun < 1.5
+    assert time.monotonic() - begun < 4.3  # one after the other it would be 4.5
 
 
 def test_a_start_that_fails_is_named_and_the_others_start(world):

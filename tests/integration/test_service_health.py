@@ -119,12 +119,12 @@ def stall(server, _connection):
 def test_each_answer_has_its_name(serve, script, answer, words):
     server = serve(script)
     begun = time.monotonic()
-    health = probe(server.url, 0.5)
+    health = probe(server.url, 0.5 if answer is Answer.STALLED else 20)
     assert health.answer is answer, health
     assert words in health.detail
     assert health.ready == (answer is Answer.READY)
     assert not health.looks_stopped
-    assert time.monotonic() - begun < 1.5
+    assert time.monotonic() - begun < 5.0
 
 
 def test_the_reported_device_is_kept(serve):
@@ -186,8 +186,8 @@ def test_the_environments_proxy_is_not_asked(serve, monkeypatch):
 def test_all_are_asked_at_the_same_time(serve):
     urls = {f"service-{number}": serve(stall).url for number in range(5)}
     begun = time.monotonic()
-    answers = probe_all(urls, 0.4)
-    assert time.monotonic() - begun < 1.2
+    answers = probe_all(urls, 1.0)
+    assert time.monotonic() - begun < 4.0
     assert {health.answer for health in answers.values()} == {Answer.STALLED}
 
 

@@ -31,7 +31,7 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def eventually(what, seconds=10.0):
+def eventually(what, seconds=40.0):
     until = time.monotonic() + seconds
     while True:
         value = what()
@@ -139,7 +139,7 @@ class DockerWorld:
     def control(self) -> Services:
         for container in self.engine.containers.values():
             container.stop_timeout = self.grace
-        return DockerControl(self.settings(), {"DOCKER_HOST": self.host}, look_seconds=2.0, change_seconds=1.5)
+        return DockerControl(self.settings(), {"DOCKER_HOST": self.host}, look_seconds=8.0, change_seconds=3.0)
 
     def containers(self, name):
         return [one for one in self.engine.containers.values() if one.labels[SERVICE] == name]
