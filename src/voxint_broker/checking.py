@@ -26,7 +26,6 @@ HOLDER = "voxint"
 _OTHER = "voxint-broker-check"
 _UNKNOWN_ID = "no-such-lease"
 _TTL = 600
-_SHORT_TTL = 2
 _POLL_SECONDS = 0.1
 _LONGEST_ID = 1024
 
@@ -62,6 +61,8 @@ class Target:
     service_url: str | None = None
     limit_seconds: float = 300.0
     """How long stopping and starting the other service may take."""
+    short_ttl: float = 2
+    """ttl_seconds of the lease that is left to expire."""
     left_alone_seconds: float = 0.0
     """How long to wait for a request to be given up that nobody repeats; 0: that row is skipped."""
 
@@ -212,20 +213,20 @@ class Checker:
 
     def _expired(self) -> None:
         name = "renewal of an expired lease"
-        call = f"POST acquire, ttl_seconds {_SHORT_TTL}, and a renewal after its end"
-        said = self._repeat(lambda: self._acquire(None, ttl=_SHORT_TTL), None)
+        call = f"POST acquire, ttl_seconds {self.target.short_ttl:g}, and a renewal after its end"
+        said = self._repeat(lambda: self._acquire(None, ttl=self.target.short_ttl), None)
         lease = _object(said).get("lease_id")
         if not isinstance(lease, str):
             self._row(name, call, "404", _shown(said), Verdict.FAILED)
             raise EndedError("a second lease was not to be had")
         self._lease = lease
         left = _seconds_left(_object(said).get("expires_at"))
-        if left is None or left > 5 * _SHORT_TTL:
+        if left is None or left > 5 * self.target.short_ttl:
             self._row(name, call, "404", "the lease does not end so soon", Verdict.SKIPPED)
             self._return(lease)
             return
-        _pause(max(left, 0) + 1.0)
-        said = self._acquire(lease, ttl=_SHORT_TTL)
+        _pause(max(left, 0) + self.target.short_ttl / 2)
+        said = self._acquire(lease, ttl=self.target.short_ttl)
         fine = said is not None and said.status in {404, 409}
         self._row(name, call, "404", _shown(said), _verdict(fine))
         if fine:
@@ -265,7 +266,7 @@ class Checker:
 
     # --- calls -------------------------------------------------------------------------------------------------
 
-    def _acquire(self, lease_id: str | None, *, holder: str = HOLDER, ttl: int = _TTL) -> Said | None:
+    def _acquire(self, lease_id: str | None, *, holder: str = HOLDER, ttl: float = _TTL) -> Said | None:
         body = {"holder": holder, "ttl_seconds": ttl, "lease_id": lease_id}
         return self._call("POST", self.target.acquire_url, body, token=self.target.token)
 

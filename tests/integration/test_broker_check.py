@@ -30,6 +30,7 @@ def check(broker, **options):
         f"{broker.url}/gpu/status",
         service_url=f"{broker.url}/service",
         limit_seconds=1.0,
+        short_ttl=0.4,
         **options,
     )
     return Checker(target, lambda _row: None).run()

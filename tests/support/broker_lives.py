@@ -23,7 +23,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from voxint_broker.adapters import processes
-from voxint_broker.adapters.child import MARK
+from voxint_broker.adapters.child import MARK, Child
 from voxint_broker.config import check
 from voxint_broker.serving import make_broker
 
@@ -56,6 +56,7 @@ class Life:
 
     folder: Path
     kill_at: int = 0
+    forgetful: bool = False
     pid: int = 0
     points: list[str] = field(default_factory=list)
 
@@ -69,14 +70,14 @@ class Life:
                 card.close()
             code = 1
             try:
-                _live(self.folder, theirs, self.kill_at)
+                _live(self.folder, theirs, self.kill_at, forgetful=self.forgetful)
                 code = 0
             except BaseException:
                 traceback.print_exc()
             finally:
                 os._exit(code)
         theirs.close()
-        self.mine.settimeout(20)
+        self.mine.settimeout(60)
         self.file = self.mine.makefile("rw", encoding="utf-8")
 
     def call(self, **what):
@@ -101,7 +102,7 @@ class Life:
         os.waitpid(self.pid, 0)
 
 
-def _live(folder: Path, calls: socket.socket, kill_at: int) -> None:
+def _live(folder: Path, calls: socket.socket, kill_at: int, *, forgetful: bool) -> None:
     points: list[str] = []
 
     def hook(name: str) -> None:
@@ -131,6 +132,8 @@ def _live(folder: Path, calls: socket.socket, kill_at: int) -> None:
         },
         folder,
     )  # fmt: skip
+    if forgetful:
+        Child.adopt = lambda _self, _handle: None  # the mistake that the campaign must find
     broker = make_broker(config, hook)
     # The answer of a real server is no part of this: the service is ready when it has the card.
     part = broker._parts[0]
@@ -157,10 +160,11 @@ def _live(folder: Path, calls: socket.socket, kill_at: int) -> None:
 class Driver:
     """Voxint in one scenario, over as many lives of the broker as it takes."""
 
-    def __init__(self, folder: Path, scenario: str, kill_at: int):
+    def __init__(self, folder: Path, scenario: str, kill_at: int, *, forgetful: bool = False):
         self.folder = folder
         self.scenario = scenario
-        self.life = Life(folder, kill_at)
+        self.forgetful = forgetful
+        self.life = Life(folder, kill_at, forgetful)
         self.lives = 1
         self.lease: str | None = None
         self.card = None
@@ -194,14 +198,14 @@ class Driver:
                 self.lives += 1
                 if self.lives > 2 or self.life.kill_at == 0:
                     raise BadError("the broker died by itself") from None
-                self.life = Life(self.folder)
+                self.life = Life(self.folder, forgetful=self.forgetful)
                 self.life.begin(self.card)
                 continue
             self._check_now()
             return answer
 
     def _until(self, what, true):
-        limit = time.monotonic() + 20
+        limit = time.monotonic() + (5 if self.forgetful else 40)
         while not true():
             if time.monotonic() > limit:
                 raise BadError(f"never {what}: {self._ask(do='status')}")
