@@ -89,8 +89,7 @@ def _as_wav(source: Path, to: Path) -> Path:
     from voxint.recordings.media.facts import MediaError  # noqa: PLC0415
 
     try:
-        track = media.probe(source).track
-        media.decode(source, to, track, lost=threading.Event(), tell=lambda _: None)
+        media.decode(source, to, lost=threading.Event(), tell=lambda _facts, _at: None)
     except (MediaError, media.DecoderStopped, OSError) as error:
         raise CouldNotError(f"cannot use {source}: {error}") from error
     return to

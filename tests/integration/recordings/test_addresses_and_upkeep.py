@@ -153,12 +153,12 @@ def test_half_a_file_is_no_file(services):
 
 
 def test_a_slow_fetch_ends_with_its_limit_and_with_the_claim(services):
-    services.always["models"] = Raw(200, b"x" * 200, {"Content-Type": "audio/wav"}, drip=0.05)
+    services.always["models"] = Raw(200, b"x" * 200, {"Content-Type": "audio/wav"}, drip=0.2)
     short = Rules(1 << 20, timedelta(seconds=0.6), allowed=lambda _: True)
     begun = time.monotonic()
     with pytest.raises(ExchangeError, match="longer than"):
         fetch(services.url + FILE, short, lambda _: None)
-    assert time.monotonic() - begun < 3
+    assert time.monotonic() - begun < 15
     lost = threading.Event()
     threading.Timer(0.3, lost.set).start()
     with pytest.raises(ExchangeError, match="taken back"):
@@ -183,7 +183,6 @@ def quiet(monkeypatch):
 
 
 def test_a_file_that_still_grows_is_left_alone(world, folder, make_wav, monkeypatch):
-    quiet(monkeypatch)
     inbox = Inbox(world.runs, world.media)
     whole = make_wav("x.wav").read_bytes()
     growing = folder / "call.wav"
@@ -194,6 +193,7 @@ def test_a_file_that_still_grows_is_left_alone(world, folder, make_wav, monkeypa
             file.write(whole[start : start + len(whole) // 3 + 1])
         os.utime(growing, (1, 1))  # as a copy that keeps the original's times
         assert inbox.sweep() == 0
+    quiet(monkeypatch)
     time.sleep(0.4)
     assert inbox.sweep() == 1
     assert inbox.sweep() == 0

@@ -26,11 +26,11 @@ def ask(url, seconds=5.0, limit=10_000):
 
 
 def test_a_dripping_answer_ends_with_the_limit(services):
-    services.always["models"] = Raw(200, "x" * 100, drip=0.1)
+    services.always["models"] = Raw(200, "x" * 100, drip=0.3)
     begun = time.monotonic()
     with pytest.raises(TooSlowError):
         exchange(ask(services.url + "/v1/models", 0.7))
-    assert time.monotonic() - begun < 2
+    assert time.monotonic() - begun < 12
 
 
 def test_headers_that_drip_end_with_the_limit_too():
@@ -47,15 +47,15 @@ def test_headers_that_drip_end_with_the_limit_too():
                         connection.send(bytes([byte]))
                     except OSError:
                         return
-                    time.sleep(0.05)
+                    time.sleep(0.25)
 
         thread = threading.Thread(target=serve)
         thread.start()
         begun = time.monotonic()
         with pytest.raises(TooSlowError):
             exchange(ask(f"http://127.0.0.1:{listener.getsockname()[1]}/", 0.7))
-        assert time.monotonic() - begun < 2
-        thread.join(10)
+        assert time.monotonic() - begun < 12
+        thread.join(40)
 
 
 def test_an_answer_that_is_too_large_is_not_kept(services):
@@ -78,13 +78,13 @@ def test_a_redirect_is_not_followed(services):
 
 
 def test_a_lost_claim_ends_the_wait(services):
-    services.always["models"] = Raw(200, b"{}", wait=10)
+    services.always["models"] = Raw(200, b"{}", wait=60)
     lost = threading.Event()
     threading.Timer(0.3, lost.set).start()
     begun = time.monotonic()
     with pytest.raises(AbandonedError):
         exchange(ask(services.url + "/v1/models", 60), lost)
-    assert time.monotonic() - begun < 3
+    assert time.monotonic() - begun < 20
 
 
 @pytest.mark.parametrize(

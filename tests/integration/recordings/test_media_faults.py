@@ -18,9 +18,8 @@ import pytest
 from voxint.recordings.media.probe import DecoderStopped, MediaError, decode, probe
 
 
-def decoded(path, to, *, tell=lambda _: None):
-    facts = probe(path)
-    return decode(path, to, facts.track, lost=threading.Event(), tell=tell)
+def decoded(path, to, lost=None):
+    return decode(path, to, lost=lost or threading.Event(), tell=lambda _facts, _at: None)[1]
 
 
 def write_wav(path, samples, rate=16_000):
@@ -235,7 +234,7 @@ def test_a_lost_claim_ends_the_decoder(tmp_path):
     lost = threading.Event()
     lost.set()
     with pytest.raises(DecoderStopped):
-        decode(path, tmp_path / "out.wav", 0, lost=lost, tell=lambda _: None)
+        decoded(path, tmp_path / "out.wav", lost)
 
 
 def test_the_decoder_dies_with_its_parent(tmp_path):
@@ -272,4 +271,4 @@ def _lives(pid):
 def test_a_full_disk_is_told_apart_from_a_bad_file(make_media):
     path = make_media("a.mp4")
     with pytest.raises(OSError, match="space"):
-        decode(path, Path("/dev/full"), 0, lost=threading.Event(), tell=lambda _: None)
+        decoded(path, Path("/dev/full"))

@@ -30,7 +30,6 @@ def main() -> int:
     parser.add_argument("what", choices=("probe", "decode"))
     parser.add_argument("source", type=Path)
     parser.add_argument("--to", type=Path)
-    parser.add_argument("--track", type=int)
     arguments = parser.parse_args()
     threading.Thread(target=_end_with_parent, daemon=True).start()
     with suppress(ValueError, OSError):
@@ -39,10 +38,11 @@ def main() -> int:
 
     try:
         with arguments.source.open("rb") as file:
-            if arguments.what == "probe":
-                say(decoder.look(file))
-            else:
-                say({"done": decoder.decode(file, arguments.to, arguments.track, lambda at: say({"at": at}))})
+            facts = decoder.look(file)
+            say({"facts": facts})
+            if arguments.what == "decode":
+                file.seek(0)
+                say({"done": decoder.decode(file, arguments.to, facts["track"], lambda at: say({"at": at}))})
     except MediaError as error:
         say({"error": str(error)})
         return EXIT_MEDIA

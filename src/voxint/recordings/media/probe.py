@@ -36,29 +36,32 @@ def probe(path: Path) -> MediaFacts:
     Raises:
         MediaError: it cannot be worked on, with the reason in words.
     """
-    documents = list(_run(["probe", str(path)], PROBE_SECONDS, threading.Event()))
-    if not documents:
-        raise MediaError("the decoder broke on it: it is damaged, or made to do harm")
-    return MediaFacts.from_document(documents[-1])
+    for document in _run(["probe", str(path)], PROBE_SECONDS, threading.Event()):
+        if "facts" in document:
+            return MediaFacts.from_document(document["facts"])
+    raise MediaError("the decoder broke on it: it is damaged, or made to do harm")
 
 
 def decode(
-    source: Path, to: Path, track: int, *, lost: threading.Event, tell: Callable[[float], None]
-) -> dict[str, Any]:
-    """Decode one track into `to`; see decoder.decode for what it gives. `tell` hears the seconds that are done.
+    source: Path, to: Path, *, lost: threading.Event, tell: Callable[[MediaFacts, float], None]
+) -> tuple[MediaFacts, dict[str, Any]]:
+    """Look at a file and decode its chosen track into `to`; see decoder.decode for what it gives beside the facts.
+
+    `tell` hears the facts and the seconds that are done.
 
     Raises:
         MediaError: the file is the reason.
         DecoderStopped: the decoder died, or `lost` was set.
         OSError: the disk is full or gone.
     """
-    argv = ["decode", str(source), "--to", str(to), "--track", str(track)]
-    for document in _run(argv, STALL_SECONDS, lost):
-        if "at" in document:
-            tell(float(document["at"]))
-        elif "done" in document:
-            done: dict[str, Any] = document["done"]
-            return done
+    facts: MediaFacts | None = None
+    for document in _run(["decode", str(source), "--to", str(to)], STALL_SECONDS, lost):
+        if "facts" in document:
+            facts = MediaFacts.from_document(document["facts"])
+        elif facts is not None and "at" in document:
+            tell(facts, float(document["at"]))
+        elif facts is not None and "done" in document:
+            return facts, document["done"]
     raise DecoderStopped("the decoder stopped without a word")
 
 

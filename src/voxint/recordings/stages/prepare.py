@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from voxint.recordings.errors import AttemptFailed, ClaimLost, StageFailed
-from voxint.recordings.media.probe import DecoderStopped, MediaError, decode, probe
+from voxint.recordings.media.probe import DecoderStopped, MediaError, decode
 from voxint.recordings.stages.files import new_file
 
 if TYPE_CHECKING:
@@ -26,10 +26,9 @@ def prepare(context: StageContext) -> dict[str, Any]:
     """
     source = context.file("acquire")
     try:
-        facts = probe(source)
         with new_file(context, "audio", ".wav") as (temporary, final):
-            done = decode(
-                source, temporary, facts.track, lost=context.claim.lost, tell=lambda at: _step(context, facts, at)
+            facts, done = decode(
+                source, temporary, lost=context.claim.lost, tell=lambda known, at: _step(context, known, at)
             )
     except MediaError as error:
         raise StageFailed(f"{context.run.title}: {error}") from None
