@@ -23,7 +23,7 @@ from voxint.gpu_phase.outcomes import Done, Failed, Free, Granted, Held, Lost, P
 from voxint.gpu_phase.plan import Call, Seen, may, plan
 from voxint.gpu_phase.policy import Policy
 
-REPEATABLE = settings(derandomize=True, deadline=None, max_examples=50, print_blob=True)
+REPEATABLE = settings(derandomize=True, deadline=None, max_examples=30, print_blob=True)
 """The same examples in every run: a failure names the example, and it fails again."""
 
 NAMES = ("whisper", "pyannote", "titanet")

@@ -74,7 +74,7 @@ LIMITS = {
     Phase.RELEASING: 90,
     Phase.ERROR: 5,
 }
-PAIRS = 13
+PAIRS = 17
 WORK = [WorkSeen(*flags) for flags in itertools.product((False, True), repeat=3)]
 REQUESTS = [None] + [
     Request(7, kind, made_in, ago(1)) for kind in RequestKind for made_in in (None, *Phase)
