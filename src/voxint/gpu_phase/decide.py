@@ -186,7 +186,7 @@ def _starting_services(before: PhaseState, seen: Seen, policy: Policy) -> Transi
     if release_asked(seen.request):
         return _move(before, state, Phase.STOPPING_SERVICES, Cause.RELEASE_ASKED, seen, request=RequestOutcome.ACTED)
     if _barred(seen.services):
-        failed = fail(state, reasons.placement(_barred(seen.services)) or "", seen.now)
+        failed = fail(state, reasons.wrong_device(_barred(seen.services)), seen.now)
         return _move(before, failed, Phase.STOPPING_SERVICES, Cause.WRONG_DEVICE, seen)
     if _all_healthy(seen.services):
         note = reasons.placement(seen.services)

@@ -79,6 +79,11 @@ def placement(services: tuple[ServiceSeen, ...] | None) -> str | None:
     return clean("; ".join(service.placement for service in services or () if service.placement)) or None
 
 
+def wrong_device(barred: tuple[ServiceSeen, ...]) -> str:
+    """Audio may not begin with these services, for the device that they work on."""
+    return placement(barred) or f"{_names(barred)} came up on a device that audio may not begin with"
+
+
 def stop_limit(policy: Policy, services: tuple[ServiceSeen, ...] | None) -> str:
     """The model services did not go away in time."""
     left = _left(services)
