@@ -12,7 +12,18 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from voxint.cli import database, doctor, gpu_phase, placement, processes, runs, speakers, standalone, transcripts
+from voxint.cli import (
+    database,
+    doctor,
+    gpu_phase,
+    models,
+    placement,
+    processes,
+    runs,
+    speakers,
+    standalone,
+    transcripts,
+)
 from voxint.cli.output import CouldNotError, complain
 
 if TYPE_CHECKING:
@@ -37,6 +48,7 @@ app.add_typer(database.app, name="db")
 app.command(name="doctor")(doctor.doctor)
 transcripts.register(runs.app)
 processes.register(app)
+models.register(app)
 standalone.register(app)
 
 

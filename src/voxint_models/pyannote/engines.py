@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from voxint_models.serving.errors import CannotServeError
+
 if TYPE_CHECKING:
     from voxint_models.pyannote.diarizer import Diarizer
     from voxint_models.serving.options import Options
@@ -18,9 +20,12 @@ ENGINES = (OFFLINE, FETCHED)
 def load(options: Options) -> Diarizer:
     """The engine that the options name. Raises WeightsMissingError, CannotServeError."""
     if options.engine == FETCHED:
-        from voxint_models.pyannote import pyannote_audio  # noqa: PLC0415
+        try:
+            from voxint_models.pyannote import pyannote_audio  # noqa: PLC0415
 
-        return pyannote_audio.load(options)
+            return pyannote_audio.load(options)
+        except ImportError as error:
+            raise CannotServeError(f"the engine {FETCHED} was asked for, and is not installed: {error}") from None
     from voxint_models.pyannote import offline  # noqa: PLC0415
 
     return offline.load(options)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from voxint_models.serving.errors import CannotServeError
+
 if TYPE_CHECKING:
     from voxint_models.serving.options import Options
     from voxint_models.titanet.embedder import Embedder
@@ -18,9 +20,12 @@ ENGINES = (OFFLINE, FETCHED)
 def load(options: Options) -> Embedder:
     """The engine that the options name. Raises WeightsMissingError, CannotServeError."""
     if options.engine == FETCHED:
-        from voxint_models.titanet import titanet_onnx  # noqa: PLC0415
+        try:
+            from voxint_models.titanet import titanet_onnx  # noqa: PLC0415
 
-        return titanet_onnx.load(options)
+            return titanet_onnx.load(options)
+        except ImportError as error:
+            raise CannotServeError(f"the engine {FETCHED} was asked for, and is not installed: {error}") from None
     from voxint_models.titanet import offline  # noqa: PLC0415
 
     return offline.load(options)

@@ -1,4 +1,4 @@
-"""Where fetched weights lie: MODELS_ROOT, a folder a revision. What is in its place is whole: see fetch."""
+"""Where fetched weights lie, a folder a revision. What is in its place is whole: see fetch."""
 
 from __future__ import annotations
 
@@ -12,12 +12,19 @@ from voxint_models.weights import catalogue
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-DEFAULT_ROOT = "/models"
+IN_IMAGES = Path("/models")
+"""Where the model images have their volume."""
 
 
 def root(environ: Mapping[str, str] = os.environ) -> Path:
-    """The kept volume's folder."""
-    return Path(environ.get("MODELS_ROOT") or DEFAULT_ROOT)
+    """The kept volume's folder: MODELS_ROOT, the images' volume, or a folder of the user's."""
+    named = environ.get("MODELS_ROOT")
+    if named:
+        return Path(named)
+    if IN_IMAGES.is_dir():
+        return IN_IMAGES
+    data = environ.get("XDG_DATA_HOME") or Path(environ.get("HOME") or "/tmp") / ".local" / "share"  # noqa: S108
+    return Path(data) / "voxint" / "models"
 
 
 def missing(weights: catalogue.Weights, folder: Path) -> list[catalogue.File]:

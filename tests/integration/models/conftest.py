@@ -34,13 +34,13 @@ class ModelServer:
         self.said = ""
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
-        self.client = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=90, trust_env=False)
+        self.client = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=300, trust_env=False)
 
     def _read(self):
         for line in self.popen.stderr:
             self.said += line
 
-    def until(self, condition, seconds=60):
+    def until(self, condition, seconds=100):
         end = time.monotonic() + seconds
         while time.monotonic() < end and self.popen.poll() is None:
             with contextlib.suppress(httpx.TransportError):
@@ -53,7 +53,7 @@ class ModelServer:
         assert self.until(lambda: self.client.get("/healthz").status_code == 200), self.said
         return self
 
-    def ends(self, seconds=60):
+    def ends(self, seconds=100):
         """Exit status, and what it wrote."""
         status = self.popen.wait(seconds)
         self._reader.join(5)

@@ -3,6 +3,7 @@
 import hashlib
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 
@@ -225,3 +226,12 @@ def test_the_catalogue_is_fixed_by_revision_and_digest():
         assert w.address.format(hub="https://hub", name=w.name, revision=w.revision, path="x").startswith("https://")
         assert all(len(file.sha256) == 64 and file.size > 0 and not file.path.startswith("/") for file in w.files)
     assert 3.0e9 < catalogue.of("whisper").size < 3.2e9
+
+
+def test_the_folder_is_named_or_the_images_volume_or_the_users(tmp_path, monkeypatch):
+    assert store.root({"MODELS_ROOT": "/weights", "HOME": "/home/me"}) == Path("/weights")
+    monkeypatch.setattr(store, "IN_IMAGES", tmp_path / "none")
+    assert store.root({"HOME": "/home/me"}) == Path("/home/me/.local/share/voxint/models")
+    assert store.root({"HOME": "/home/me", "XDG_DATA_HOME": "/data"}) == Path("/data/voxint/models")
+    monkeypatch.setattr(store, "IN_IMAGES", tmp_path)
+    assert store.root({"HOME": "/home/me"}) == tmp_path

@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-pytestmark = pytest.mark.models
+pytestmark = [pytest.mark.models, pytest.mark.timeout(400)]
 GARDEN = (Path(__file__).parents[3] / "examples" / "speech" / "garden.ogg").read_bytes()
 
 
@@ -52,9 +52,9 @@ def test_sigterm_ends_it_quickly_also_in_mid_request(start):
     assert server.until(lambda: server.ledger()[-1]["event"] == "request_start")
     began = time.monotonic()
     server.popen.send_signal(signal.SIGTERM)
-    assert server.popen.wait(10) == 0
-    assert time.monotonic() - began < 4
-    caller.join(10)
+    assert server.popen.wait(30) == 0
+    assert time.monotonic() - began < 8, "2 s on an idle machine"
+    caller.join(30)
     assert answers
     assert answers[0] != 200
     assert [entry["event"] for entry in server.ledger()][-1] == "end"
@@ -66,7 +66,7 @@ def test_beyond_the_queue_it_says_when_to_come_back(start):
     caller.start()
     assert server.until(lambda: server.ledger()[-1]["event"] == "request_start")
     refused = post(server)
-    caller.join(30)
+    caller.join(90)
     assert refused.status_code == 503
     assert int(refused.headers["retry-after"]) > 0
     assert "takes no more" in refused.json()["error"]["message"]
@@ -85,7 +85,7 @@ def test_a_caller_who_goes_away_is_not_served(start):
             timeout=httpx.Timeout(5, read=0.3),
             trust_env=False,
         )
-    busy.join(30)
+    busy.join(90)
     assert post(server).status_code == 200
     began = [entry for entry in server.ledger() if entry["event"] == "request_start"]
     assert len(began) == 2, "the one who went away was waiting, and never got a turn"
@@ -149,7 +149,7 @@ def test_windows_are_cut_to_the_recording(servers):
     assert [entry["reason"] for entry in found] == ["too_short", "too_short", None]
 
 
-@pytest.mark.parametrize("service", ["whisper", "pyannote", "titanet", "language_model"])
+@pytest.mark.parametrize("service", ["whisper", "language_model"])
 def test_a_gpu_that_is_asked_for_and_not_there_ends_it(start, service):
     status, said = start(service, "--device", "cuda").ends()
     assert status == 1

@@ -1,5 +1,6 @@
 """The pyannote.audio engine around a pipeline of the tests' own: its turns, limits, device and cancelling."""
 
+from importlib.util import find_spec
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,9 +10,11 @@ from hypothesis import strategies as st
 
 from voxint_models.audio import RATE
 from voxint_models.pyannote.diarizer import SpokenTurn
+from voxint_models.pyannote.engines import load
 from voxint_models.pyannote.overlaps import cut
 from voxint_models.pyannote.pyannote_audio import PyannoteAudio
-from voxint_models.serving.errors import CancelledError
+from voxint_models.serving.errors import CancelledError, CannotServeError
+from voxint_models.serving.options import Options
 from voxint_models.serving.service import Cancel
 
 
@@ -93,6 +96,14 @@ def test_a_turn_is_cut_where_another_lies_in_it():
 def test_turns_of_one_speaker_that_touch_or_cover_each_other_are_no_overlap():
     assert cut([(0.0, 2.0, "A"), (2.0, 3.0, "A"), (1.0, 2.5, "A")]) == [SpokenTurn(0.0, 3.0, "A", overlap=False)]
     assert cut([]) == []
+
+
+def test_without_its_packages_it_says_so_and_does_not_start():
+    if find_spec("torch"):
+        pytest.skip("PyTorch is installed")
+    options = Options("127.0.0.1", 1, "pyannote.audio", "cpu", None, 1, 2, 1000, 60)
+    with pytest.raises(CannotServeError, match=r"pyannote\.audio was asked for, and is not installed"):
+        load(options)
 
 
 TENTHS = st.integers(0, 60).map(lambda value: value / 10)
