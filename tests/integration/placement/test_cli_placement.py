@@ -37,6 +37,7 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self):
         body = self.rfile.read(int(self.headers["Content-Length"]))
         self.server.asked.append((self.path, body))
+        self.server.when_asked()
         time.sleep(self.server.seconds)
         self.answer(*self.server.reply)
 
@@ -55,7 +56,7 @@ SPOKEN = (200, tone(0.1), "audio/wav")
 def service(device=None, *, seconds=0.0, reply=SPOKEN):
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.health = {"status": "ok", "model": "m"} | ({"device": device} if device else {})
-    server.asked, server.seconds, server.reply = [], seconds, reply
+    server.asked, server.seconds, server.reply, server.when_asked = [], seconds, reply, lambda: None
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     server.url = f"http://127.0.0.1:{server.server_port}"
@@ -250,7 +251,7 @@ def test_the_probe_warms_up_and_times_the_second_request(voxint):
         "input": TEXT,
         "response_format": "wav",
     }
-    assert 0.2 <= found["seconds"] < 2
+    assert found["seconds"] >= 0.2
     assert found["rate"] == pytest.approx(len(TEXT) / found["seconds"], rel=0.02)
     assert (found["verdict"], found["kept_as_baseline"], found["baseline"]) == ("unknown", False, None)
 
@@ -261,15 +262,19 @@ def test_the_text_is_prose_of_about_500_characters():
     assert len(set(TEXT.split())) > 60
 
 
-def test_a_kept_speed_is_what_later_probes_are_compared_with(voxint):
-    with service(seconds=0.05) as server:
-        assert json.loads(probed(voxint, server.url, "--keep-baseline")[1])["kept_as_baseline"]
+def test_a_kept_speed_is_what_later_probes_are_compared_with(voxint, engine):
+    store = PlacementStore(engine)
+    with service() as server:
+        kept = json.loads(probed(voxint, server.url, "--keep-baseline")[1])
+        assert kept["kept_as_baseline"]
+        assert store.gpu_rate("speaches") == pytest.approx(kept["rate"], rel=0.01)
+        # Speeds that no machine is near, however busy it is: a text in a minute, and a million characters a second.
+        store.keep_baseline("speaches", len(TEXT) / 60, "characters")
         fast = json.loads(probed(voxint, server.url)[1])
-        server.seconds = 0.6
+        store.keep_baseline("speaches", 1e9, "characters")
         slow = json.loads(probed(voxint, server.url)[1])
     assert (fast["verdict"], slow["verdict"]) == ("ok", "slow")
-    assert slow["baseline"] > 2 * slow["rate"]
-    assert not slow["kept_as_baseline"]
+    assert (slow["baseline"], slow["kept_as_baseline"]) == (1e9, False)
 
 
 def test_the_first_speed_is_kept_by_itself_where_the_device_is_known(voxint):
@@ -341,13 +346,11 @@ def test_while_the_lane_is_busy_it_refuses(voxint, engine, state):
 
 
 def test_work_that_begins_meanwhile_makes_the_time_tell_nothing(voxint, engine):
-    PlacementStore(engine).keep_baseline("speaches", 1e6, "characters")
+    PlacementStore(engine).keep_baseline("speaches", 1e9, "characters")
     store_phase(engine, "audio")
-    with service(seconds=0.4) as server:
-        late = threading.Timer(0.5, begin_work, (engine,))
-        late.start()
+    with service() as server:
+        server.when_asked = lambda: begin_work(engine) if len(server.asked) == 2 else None
         status, out, _ = probed(voxint, server.url, "--keep-baseline", **SHARING)
-        late.join()
     found = json.loads(out)
     assert (status, found["verdict"], found["kept_as_baseline"]) == (0, "unknown", False)
 

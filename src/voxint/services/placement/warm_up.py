@@ -36,10 +36,20 @@ _RATE = 16_000
 
 
 class WarmUps:
-    """The first requests that are on their way. Lives with the process that ticks; one that starts anew asks again."""
+    """The first requests that are on their way. Lives with the process that ticks; one that starts anew asks again.
 
-    def __init__(self, send: Callable[[ServiceSettings, threading.Event], Answer] | None = None) -> None:
+    Args:
+        send: makes the request; send_first_request by default.
+        patience_seconds: how long a look waits for an answer that may come at once.
+    """
+
+    def __init__(
+        self,
+        send: Callable[[ServiceSettings, threading.Event], Answer] | None = None,
+        patience_seconds: float = _AT_ONCE_SECONDS,
+    ) -> None:
         self._send = send or send_first_request
+        self._patience = patience_seconds
         self._going: dict[str, _WarmUp] = {}
 
     def waits_for(self, service: ServiceSettings, turn: str) -> str | None:
@@ -60,7 +70,7 @@ class WarmUps:
             if going is not None:
                 going.abandon()
             going = self._going[service.name] = _WarmUp(service, turn, self._send, trouble)
-        going.wait(_AT_ONCE_SECONDS)
+        going.wait(self._patience)
         return None if going.done else going.words
 
 
