@@ -72,7 +72,7 @@ class Item:
 
 @dataclass
 class Day:
-    """All that there is. `row` is None until the first tick."""
+    """All that there is. `row` is None until the first tick; steps and calls are kept for the tests."""
 
     now: datetime = datetime(2026, 5, 4, 8, tzinfo=UTC)
     row: PhaseState | None = None
@@ -85,12 +85,15 @@ class Day:
     holder: tuple[str, str] | None = None
     leases: int = 0
     items: list[Item] = field(default_factory=list)
+    policy: Policy = POLICY
+    steps: list[str] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
 
     # --- the work ---
 
     def claim(self, lane: Lane) -> None:
         """One short transaction: look at the stored phase, mark the work."""
-        opened = lanes.is_open(lane, self.row, self.now, POLICY)
+        opened = lanes.is_open(lane, self.row, self.now, self.policy)
         going_on = lanes.goes_on(lane, self.row, self.now)
         for item in self.items:
             fresh = item.begun and self.now - item.waiting_since < GRACE
@@ -148,14 +151,15 @@ class Day:
         for call in plan(before, request):
             if not may(call, seen):
                 continue
+            self.calls.append(call)
             answer = self.perform(call, before, seen, choose)
             if call in FIELD:
                 seen = replace(seen, **{FIELD[call]: answer})
             made_calls += 1
             if crash_after is not None and made_calls > crash_after:
                 return
-        made = decide(before, seen, POLICY)
-        assert not list(phase_rules.broken(phase_rules.Tick(before, seen, POLICY, made)))
+        made = decide(before, seen, self.policy)
+        assert not list(phase_rules.broken(phase_rules.Tick(before, seen, self.policy, made)))
         if meanwhile is not None:
             meanwhile()
         self.save(made, request)
@@ -164,6 +168,8 @@ class Day:
         if made.drained is not None and self.in_progress(made.drained):
             return
         self.row = made.state
+        if made.moved:
+            self.steps.append(f"{made.before.phase} -> {made.state.phase}: {made.cause}")
         if made.cut is not None:
             for item in self.items:
                 if item.lane is Lane.GPU and item.state in {"running", "queued"}:
@@ -243,7 +249,7 @@ class Day:
     # --- what must always hold ---
 
     def look(self) -> None:
-        opened = {lane: lanes.is_open(lane, self.row, self.now, POLICY) for lane in Lane}
+        opened = {lane: lanes.is_open(lane, self.row, self.now, self.policy) for lane in Lane}
         assert not all(opened.values()), "both lanes are open"
         phase = self.row.phase if self.row else None
         if phase in {None, Phase.LLM, Phase.DRAINING_POST, Phase.ACQUIRING, Phase.RELEASING}:
@@ -266,9 +272,9 @@ class Day:
             for lane in Lane:
                 self.claim(lane)
             self.look()
-            self.now += POLICY.tick
+            self.now += self.policy.tick
             self.reap()
             done = all(item.state == "done" for item in self.items) and self.request is None
-            if done and any(lanes.is_open(lane, self.row, self.now, POLICY) for lane in Lane):
+            if done and any(lanes.is_open(lane, self.row, self.now, self.policy) for lane in Lane):
                 return number
         raise AssertionError(f"not well after {ticks} ticks: {self.row}")
