@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+import psutil
+
 from voxint.services import process_record
 from voxint.services.process_table import living
 
@@ -32,5 +34,8 @@ def _pids(settings: Settings) -> Mapping[str, Collection[int]]:
     """
     folder = settings.service_state_dir
     records = {name: process_record.read(folder, name) for name in settings.services}
-    found = living(folder, records)
+    try:
+        found = living(folder, records)
+    except psutil.Error as error:
+        raise OSError(str(error)) from error
     return {name: frozenset(process.pid for process in processes) for name, processes in found.items()}
