@@ -85,7 +85,8 @@ class Plan:
 
     def settings(self, environ: Mapping[str, str], changes: Mapping[str, str]) -> dict[str, str]:
         """All settings: the defaults here, the user's environment, changes by the caller, and what is decided here."""
-        chosen = {name: environ.get(name, "").strip() or value for name, value in DEFAULTS.items()}
+        defaults = {**DEFAULTS, "MODEL_THREADS": str(model_threads())}
+        chosen = {name: environ.get(name, "").strip() or value for name, value in defaults.items()}
         return {**chosen, **changes, **self.decided()}
 
     def environment(self, environ: Mapping[str, str], changes: Mapping[str, str]) -> dict[str, str]:
@@ -113,6 +114,15 @@ def read(home: Home) -> dict[str, str]:
     """
     lines = home.environment.read_text(encoding="utf-8").splitlines()
     return dict(line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
+
+
+def model_threads() -> int:
+    """Threads of one inference.
+
+    Two servers infer at the same time, and threads that wait for each other spin: with more of them than processors an
+    answer takes many times as long.
+    """
+    return max(1, processors() // 2)
 
 
 def processors() -> int:

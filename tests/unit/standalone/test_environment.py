@@ -33,6 +33,11 @@ def test_the_user_may_set_numbers_but_not_where_things_are(plan):
     assert settings.database_url.get_secret_value() == plan.postgres_url
 
 
+def test_models_share_the_processors_unless_the_user_says_otherwise(plan):
+    assert int(plan.settings({}, {})["MODEL_THREADS"]) >= 1
+    assert plan.environment({"MODEL_THREADS": "7"}, {})["MODEL_THREADS"] == "7"
+
+
 def test_a_caller_changes_what_the_user_set(plan):
     settings = plan.settings({"GPU_PHASE_MIN_DWELL_SECONDS": "7"}, {"GPU_PHASE_MIN_DWELL_SECONDS": "0"})
     assert settings["GPU_PHASE_MIN_DWELL_SECONDS"] == "0"

@@ -73,7 +73,7 @@ def intervals(events: Sequence[Event], since: datetime, until: datetime) -> tupl
         since: where the picture begins.
         until: where it ends.
     """
-    ends = [event.at for event in events[1:]] + [until]
+    ends = [*(event.at for event in events), until][1:]
     found = (
         Interval(event.to_phase, max(event.at, since), min(end, until), event.cause.value)
         for event, end in zip(events, ends, strict=True)

@@ -1,0 +1,68 @@
+import io
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from voxint.gpu_phase.model import Phase
+from voxint.recordings.run import Run
+from voxint.standalone.demo.view import Picture, View, printable, words
+
+
+def run(status="queued", stage="acquire", **more):
+    return Run(1, "t", "s", "file", status, stage, Path("/f"), datetime(2026, 1, 1, tzinfo=UTC), **more)
+
+
+def shown(pictures, *, terminal):
+    out = io.StringIO()
+    console = Console(
+        file=out, force_terminal=terminal, width=100, markup=False, highlight=False, emoji=False, soft_wrap=True
+    )
+    view = View(console, time.monotonic())
+    with view:
+        for picture in pictures:
+            view.show(picture)
+    return out.getvalue()
+
+
+DAY = [
+    Picture(None, 0, [("a", run())]),
+    Picture(Phase.LLM, 1, [("a", run())]),
+    Picture(Phase.LLM, 2, [("a", run())]),
+    Picture(Phase.AUDIO, 1, [("a", run("running", "transcribe", progress=0.3))]),
+    Picture(Phase.AUDIO, 2, [("a", run("running", "transcribe", progress=0.4))]),
+    Picture(Phase.AUDIO, 3, [("a", run("queued", "enhance_match"))]),
+    Picture(Phase.LLM, 1, [("a", run("done", "finalize"))]),
+]
+
+
+def test_without_a_terminal_each_change_is_one_plain_line():
+    lines = [line.split("] ", 1)[1] for line in shown(DAY, terminal=False).splitlines()]
+    assert lines == [
+        "a: waits for the GPU",
+        "GPU: the language model has the GPU",
+        "GPU: Voxint has the GPU; recordings are worked on",
+        "a: is transcribed, 25 %",
+        "a: waits for the language model",
+        "GPU: the language model has the GPU",
+        "a: done",
+    ]
+
+
+def test_a_terminal_is_drawn_anew_and_ends_with_the_last_picture():
+    text = shown(DAY, terminal=True)
+    assert "\x1b[" in text
+    assert "done" in text.rsplit("\x1b[2K", 1)[1]
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_names_are_no_markup_and_no_orders(terminal):
+    text = shown([Picture(Phase.LLM, 0, [("[/red] [slug]\x1b[31m", run())])], terminal=terminal)
+    assert "[/red] [slug] [31m" in text
+
+
+def test_a_failed_one_says_why_in_one_line():
+    assert words(run("failed", error="no\naudio\x07")) == "failed: no audio "
+    assert printable("a\x1bb") == "a b"
