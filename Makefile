@@ -48,6 +48,7 @@ lock: setup-dev ## write requirements/*.txt anew
 
 docs: setup-dev ## write the pages that are made from the code anew
 	@$(PY) scripts/phases_page.py
+	@$(PY) scripts/settings_page.py
 
 clean: ## take away what the build made
 	rm -rf .venv build demo
