@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self
 from sqlalchemy.exc import SQLAlchemyError
 
 from voxint.gpu_phase.reasons import clean
-from voxint.recordings.errors import ClaimLost, NotNow, StageFailed
+from voxint.recordings.errors import AttemptFailed, ClaimLost, NotNow, StageFailed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -91,6 +91,9 @@ def _do(gate: Gate, claim: Claim, work: Work, heart: Heart) -> None:
     except StageFailed as error:
         log.warning("%s: failed: %s", name, error)
         gate.fail(claim, clean(str(error)), for_good=True)
+    except AttemptFailed as error:  # expected now and then: its words say all that a trace would
+        log.warning("%s: attempt %d failed: %s", name, claim.attempt, error)
+        gate.fail(claim, clean(f"{claim.kind}: {error}"))
     except Exception as error:  # whatever it was, the claim ends with it, and the run goes on or fails in words
         if heart.lost.is_set():
             log.info("%s: stopped, as the claim was taken back", name)
