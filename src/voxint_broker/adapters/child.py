@@ -11,6 +11,7 @@ import os
 import select
 import signal
 import subprocess
+import threading
 from typing import IO, TYPE_CHECKING, Any
 
 from voxint_broker.adapters import processes
@@ -38,6 +39,9 @@ class Child:
         self._ticks = 0
         self._exit: int | None = None
         self._log_start = 0
+        self._lock = threading.Lock()
+        self._number: signal.Signals | None = None
+        self._signalled: set[int] = set()
 
     def reconfigure(self, config: ChildService) -> None:
         """Go on with other numbers."""
@@ -69,13 +73,21 @@ class Child:
     def look(self) -> Look:
         """Whether any process of it lives: the one that was started, its group, or one that bears its mark."""
         self._collect()
-        if self._pid is None:
+        with self._lock:
+            pid, ticks = self._pid, self._ticks
+        if pid is None:
             return Look(Condition.STOPPED, self.last_words())
-        if processes.is_same(self._pid, self._ticks):
-            return Look(Condition.RUNNING, f"process {self._pid}", (self._pid,))
-        left = self._left()
+        if processes.is_same(pid, ticks):
+            return Look(Condition.RUNNING, f"process {pid}", (pid,))
+        left = processes.in_group(pid)
+        if not left:
+            left = processes.marked(self._marking())
+            self._signal(left)
         if left:
             return Look(Condition.RUNNING, f"its child processes are left: {_named(left)}", left)
+        with self._lock:
+            if (self._pid, self._ticks) == (pid, ticks):
+                self._pid = None  # all of it is gone, and only a start can bring it back
         return Look(Condition.STOPPED, self.last_words())
 
     def levels(self) -> tuple[StopLevel, ...]:
@@ -86,24 +98,29 @@ class Child:
         )
 
     def stop(self, level: StopLevel) -> None:
-        """Send the level's signal to the group, and to marked processes that left it."""
-        number = signal.Signals[level.name]
+        """Send the level's signal to the group. Marked processes that left it get it when the group is gone."""
+        self._number, self._signalled = signal.Signals[level.name], set()
         self._collect()
-        if self._pid is None:
+        with self._lock:
+            pid, ticks = self._pid, self._ticks
+        if pid is None:
             return
-        group = processes.stat(self._pid)
-        if group is None or group.ticks == self._ticks:
+        leader = processes.stat(pid)
+        if leader is None or leader.ticks == ticks:
             try:
-                os.killpg(self._pid, number)
+                os.killpg(pid, self._number)
             except ProcessLookupError:
                 pass
             except PermissionError as error:
-                raise ServiceError(f"may not send {level.name} to process group {self._pid}") from error
-        for pid in processes.marked(self._marking()):
-            seen = processes.stat(pid)
-            if seen is not None and seen.group != self._pid:
+                raise ServiceError(f"may not send {level.name} to process group {pid}") from error
+
+    def _signal(self, pids: tuple[int, ...]) -> None:
+        """Give those that left the group the signal of the stop that is under way, once."""
+        for pid in pids:
+            if self._number is not None and pid not in self._signalled:
+                self._signalled.add(pid)
                 with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.kill(pid, number)
+                    os.kill(pid, self._number)
 
     def start(self) -> None:
         """Start the process in a group of its own, with its output in its log."""
@@ -123,16 +140,18 @@ class Child:
             why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
             raise ServiceError(f"cannot start {self._config.command[0]}: {why}") from error
         self._exit = None
-        self._pid = self._process.pid
-        seen = processes.stat(self._pid)
-        self._ticks = seen.ticks if seen is not None else 0
+        self._number = None
+        seen = processes.stat(self._process.pid)
+        with self._lock:
+            self._pid, self._ticks = self._process.pid, seen.ticks if seen is not None else 0
 
     def wait(self, seconds: float) -> None:
         """Wait for the process's exit."""
-        if self._pid is None or not processes.is_same(self._pid, self._ticks):
+        pid = self._pid
+        if pid is None or not processes.is_same(pid, self._ticks):
             select.select([], [], [], seconds)
             return
-        processes.wait_for_exit(self._pid, seconds)
+        processes.wait_for_exit(pid, seconds)
 
     def last_words(self) -> str:
         """How it ended, and the end of what it wrote."""
@@ -149,11 +168,6 @@ class Child:
         if process is not None and process.poll() is not None:
             self._exit = process.returncode
             self._process = None
-
-    def _left(self) -> tuple[int, ...]:
-        if self._pid is None:
-            return ()
-        return processes.in_group(self._pid) or processes.marked(self._marking())
 
     def _marking(self) -> str:
         return f"{MARK}={self._mark}"
