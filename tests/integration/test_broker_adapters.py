@@ -7,6 +7,9 @@ written from their documentation.
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
 import sys
 import threading
 import time
@@ -15,6 +18,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from docker_engine import PROJECT, SERVICE, FakeContainer, FakeEngine
 
+from voxint_broker.adapters import processes
+from voxint_broker.adapters.child import MARK
 from voxint_broker.adapters.making import adapter_of
 from voxint_broker.adapters.protocol import Condition, ServiceError
 from voxint_broker.config import check
@@ -42,6 +47,57 @@ def until(adapter, condition, seconds=10):
         assert time.monotonic() < limit, look
         adapter.wait(0.01)
     return look
+
+
+# --- child processes -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("remembered", [True, False])
+def test_what_a_dead_leader_left_behind_is_found_and_stopped(tmp_path, remembered):
+    config = {"kind": "child", "command": ["sh", "-c", "sleep 61 & sleep 62; true"]}
+    first = adapter(tmp_path, **config)
+    first.start()
+    until(first, Condition.RUNNING)
+    handle = first.handle()
+    limit = time.monotonic() + 20
+    while len(processes.in_group(handle["pid"])) < 3:
+        assert time.monotonic() < limit
+        time.sleep(0.01)
+    os.kill(handle["pid"], signal.SIGKILL)
+    first.wait(5)
+    assert "its child processes are left" in first.look().detail
+    second = adapter(tmp_path, **config)
+    second.adopt(handle if remembered else {})
+    assert second.look().condition is Condition.RUNNING
+    second.stop(second.levels()[0])
+    until(second, Condition.STOPPED)
+    assert processes.in_group(handle["pid"]) == ()
+
+
+def test_a_process_that_left_the_group_is_stopped_as_well(tmp_path):
+    lm = adapter(tmp_path, kind="child", command=["sh", "-c", "setsid sleep 63 & sleep 64"])
+    lm.start()
+    mark = f"{MARK}=test/lm"
+    limit = time.monotonic() + 20
+    while len(processes.marked(mark)) < 3:
+        assert time.monotonic() < limit
+        time.sleep(0.01)
+    lm.stop(lm.levels()[0])
+    until(lm, Condition.STOPPED)
+    assert processes.marked(mark) == ()
+
+
+def test_a_recycled_process_id_is_not_ours(tmp_path):
+    other = subprocess.Popen(["sleep", "65"], start_new_session=True)
+    try:
+        lm = adapter(tmp_path, kind="child", command=["true"])
+        lm.adopt({"pid": other.pid, "ticks": 1, "boot": processes.boot_id()})
+        assert lm.look().condition is Condition.STOPPED
+        lm.stop(lm.levels()[1])
+        assert other.poll() is None
+    finally:
+        other.kill()
+        other.wait()
 
 
 # --- commands -------------------------------------------------------------------------------------------------

@@ -48,21 +48,21 @@ class Child:
         self._config = config
 
     def adopt(self, handle: dict[str, Any]) -> None:
-        """Find the process: by the journal, else by its mark. The oldest marked one leads."""
+        """Find the process: by the journal, else what bears its mark, by the group that it is in."""
         pid, ticks = handle.get("pid"), handle.get("ticks")
-        if isinstance(pid, int) and isinstance(ticks, int) and handle.get("boot") == processes.boot_id():
-            if processes.is_same(pid, ticks):
-                self._pid, self._ticks = pid, ticks
-                return
-            # Its group may outlive it: an orphan that still holds memory counts as the service.
-            if processes.in_group(pid) and processes.stat(pid) is None:
-                self._pid, self._ticks = pid, ticks
-                return
+        this_boot = handle.get("boot") == processes.boot_id()
+        if this_boot and isinstance(pid, int) and isinstance(ticks, int) and processes.is_same(pid, ticks):
+            self._pid, self._ticks = pid, ticks
+            return
         found = sorted(
-            (seen.ticks, pid) for pid in processes.marked(self._marking()) if (seen := processes.stat(pid)) is not None
+            (seen.ticks, seen.group)
+            for marked in processes.marked(self._marking())
+            if marked != os.getpid() and (seen := processes.stat(marked)) is not None and seen.group != os.getpgrp()
         )
         if found:
-            self._ticks, self._pid = found[0]
+            leader = processes.stat(found[0][1])
+            # Without its leader the group still is the service: an orphan that holds memory is to be stopped.
+            self._pid, self._ticks = found[0][1], leader.ticks if leader is not None else found[0][0]
 
     def handle(self) -> dict[str, Any]:
         """Process id, start time and boot."""
