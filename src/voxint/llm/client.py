@@ -49,6 +49,7 @@ class Reply:
     cut: bool
     model: str | None
     prompt_tokens: int | None
+    completion_tokens: int | None = None
 
 
 def api_url(base: str, path: str) -> str:
@@ -152,12 +153,14 @@ def reply_in(answer: Answer) -> Reply:
         raise LlmUnusableError("the language model answered 200 without a text")
     usage = document.get("usage")
     tokens = number(usage.get("prompt_tokens")) if isinstance(usage, dict) else None
+    written = number(usage.get("completion_tokens")) if isinstance(usage, dict) else None
     model = document.get("model")
     return Reply(
         text=text,
         cut=first.get("finish_reason") == "length",
         model=model if isinstance(model, str) else None,
         prompt_tokens=None if tokens is None else int(tokens),
+        completion_tokens=None if written is None else int(written),
     )
 
 

@@ -89,7 +89,10 @@ def _read(
     try:
         yield Part(lines, question.read(lines, reply.text), None, reply.model)
     except ValueError as error:
-        if reply.cut:
+        if reply.cut and (reply.completion_tokens or 0) >= question.tokens(lines):
+            # It had more room than a faithful answer takes: the model goes round in circles, and would in every half.
+            yield Part(lines, None, "the language model ran on and on", reply.model)
+        elif reply.cut:
             yield from _halves(context, client, lines, question, f"the answer was cut off ({error})")
         else:
             yield Part(lines, None, str(error), reply.model)

@@ -72,11 +72,11 @@ def test_a_list_of_parts_is_joined():
 def test_a_cut_answer_and_its_counts_are_seen():
     body = {
         "model": "m",
-        "usage": {"prompt_tokens": 12},
+        "usage": {"prompt_tokens": 12, "completion_tokens": 34},
         "choices": [{"message": {"content": "a"}, "finish_reason": "length"}],
     }
     reply = reply_in(answer(200, body))
-    assert (reply.cut, reply.model, reply.prompt_tokens) == (True, "m", 12)
+    assert (reply.cut, reply.model, reply.prompt_tokens, reply.completion_tokens) == (True, "m", 12, 34)
 
 
 @pytest.mark.parametrize(
