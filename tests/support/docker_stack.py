@@ -22,6 +22,7 @@ from io import BytesIO
 from pathlib import Path
 
 import docker
+import psutil
 
 ROOT = Path(__file__).parents[2]
 BUILD = ROOT / "build" / "docker"
@@ -88,21 +89,25 @@ class Engine:
         return self.host.removeprefix("unix://")
 
     def start(self):
+        """Start it; again where it gave up, as it does on a busy machine when containerd is not up within 15 s."""
         BUILD.mkdir(parents=True, exist_ok=True)
-        log = (BUILD / "dockerd.log").open("ab")
         folders = ["--data-root", BUILD / "data", "--exec-root", BUILD / "exec", "--pidfile", BUILD / "docker.pid"]
-        with log:
-            argv = ["dockerd", "--host", self.host, *map(str, folders)]
-            self.process = subprocess.Popen(argv, stdout=log, stderr=log, start_new_session=True)
-        self.wait()
+        argv = ["dockerd", "--host", self.host, *map(str, folders)]
+        for _ in range(3):
+            with (BUILD / "dockerd.log").open("ab") as log:
+                self.process = subprocess.Popen(argv, stdout=log, stderr=log, start_new_session=True)
+            if self._comes_up():
+                return
+            self.stop()
+        raise CannotError(f"dockerd does not come up: {(BUILD / 'dockerd.log').read_text()[-800:]}")
 
-    def wait(self):
-        until = time.monotonic() + 60
-        while not self._answers(self.host):
-            if time.monotonic() > until or (self.process and self.process.poll() is not None):
-                self.stop()
-                raise CannotError(f"dockerd does not come up: {(BUILD / 'dockerd.log').read_text()[-800:]}")
-            time.sleep(0.2)
+    def _comes_up(self):
+        until = time.monotonic() + 90
+        while time.monotonic() < until and self.process.poll() is None:
+            if self._answers(self.host):
+                return True
+            time.sleep(0.5)
+        return False
 
     def stop(self):
         """End our own engine; with it end the containers."""
@@ -114,6 +119,13 @@ class Engine:
                 self.process.kill()
                 self.process.wait()
             self.process = None
+        if self.own:  # a container may outlive an engine that was killed; its keeper names our folder
+            for keeper in psutil.process_iter(["cmdline"]):
+                line = keeper.info["cmdline"] or []
+                if line and "containerd-shim" in line[0] and any(str(BUILD) in part for part in line):
+                    with contextlib.suppress(psutil.Error):
+                        for process in [*keeper.children(recursive=True), keeper]:
+                            process.kill()
 
     def restart(self):
         self.stop()
