@@ -129,11 +129,11 @@ state_dir = "{self.home / "broker"}"
 [memory]
 kind = "none"
 
-[[services]]
-name = "language model"
-adapter = "child"
+[[service]]
+name = "language-model"
+kind = "child"
 command = [{argv}]
-log_file = "{self.logs / "language_model.log"}"
+log = "{self.logs / "language_model.log"}"
 ready_url = "http://127.0.0.1:{self.ports["language_model"]}/healthz"
 environment = {{ CARD_LEDGER = "{self.ledger}" }}
 """,
