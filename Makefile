@@ -1,9 +1,13 @@
 # The one list of commands. `make` alone prints it.
 PY := .venv/bin/python
 AUDIO ?=
+# Tests wait for processes more than they compute: more of them at once than there are processors.
+JOBS ?= 4
+SEED ?= 7
+RECORDINGS ?= 200
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo test test-unit test-docker walk mutants check fmt lock docs clean
+.PHONY: help setup setup-dev demo test test-unit test-chaos chaos test-docker walk mutants check fmt lock docs clean
 
 help: ## what can be made
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 22
@@ -18,16 +22,22 @@ demo: setup ## the main job, to the end, on real speech (AUDIO="a.wav b.mp3" for
 	@$(PY) -m voxint demo $(if $(AGAIN),--again) $(AUDIO)
 
 test: setup-dev ## unit, contract and integration tests
-	@$(PY) -m pytest tests/unit tests/contract tests/integration
+	@$(PY) -m pytest tests/unit tests/contract tests/integration -n $(JOBS) --dist worksteal
 
 test-unit: setup-dev ## the unit tests alone
-	@$(PY) -m pytest tests/unit
+	@$(PY) -m pytest tests/unit -n 2 --dist worksteal
 
 walk: setup-dev ## every state of the phase machine in a hostile world, and with each guard switched off (minutes)
 	@PYTHONPATH=tests:tests/support $(PY) -m walk
 
 mutants: setup-dev ## change one thing at a time in the turn-taking: a test must notice (minutes)
 	@$(PY) scripts/mutants.py
+
+chaos: setup-dev ## a campaign of kills on the whole product (SEED=7 RECORDINGS=200)
+	@PYTHONPATH=tests/support $(PY) tests/chaos/campaign.py --seed $(SEED) --recordings $(RECORDINGS)
+
+test-chaos: setup-dev ## three short campaigns, and the two that must find what was broken on purpose
+	@$(PY) -m pytest tests/chaos
 
 test-docker: setup-dev ## the shipped stack on a real Docker engine (starts one of its own as root, if none is there)
 	@$(PY) -m pytest tests/docker -p no:randomly

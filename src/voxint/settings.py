@@ -231,6 +231,9 @@ class Settings(BaseModel):
     llm_timeout_seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] = Field(
         600, description="Longest wait for one answer of the language model."
     )
+    llm_batch_lines: Annotated[int, Field(ge=1, le=200)] = Field(
+        40, description="Lines of a transcript that the language model mends in one request; fewer for a small model."
+    )
     llm_notice: str = Field("", description="A sentence about the model that stands in every transcript's header.")
     llm_feature_urls: dict[str, HttpUrl] = Field(default_factory=dict, description="LLM_<FEATURE>_BASE_URL.")
 

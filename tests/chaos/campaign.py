@@ -158,8 +158,11 @@ class Sampler(threading.Thread):
 class Campaign:
     """One campaign on a stack."""
 
-    def __init__(self, stack: Stack, seed: int, recordings: int, limit: float) -> None:
+    def __init__(
+        self, stack: Stack, seed: int, recordings: int, limit: float, only: tuple[str, ...] = (*KILLED, *TROUBLE)
+    ) -> None:
         self.stack = stack
+        self.only = only
         self.result = Result(seed, recordings)
         self.random = random.Random(seed)
         self.kills: Counter = Counter(dict.fromkeys(KILLED, 0))
@@ -169,11 +172,11 @@ class Campaign:
 
     def run(self) -> Result:
         """Start, add, trouble, wait, look."""
-        began = time.monotonic()
         self.stack.start()
         with self.stack.parts.engine.begin() as connection:
             connection.execute(text(LOOKS))
         self._add()
+        began = time.monotonic()
         sampler = Sampler(self.stack)
         sampler.start()
         self._make_trouble(began)
@@ -211,7 +214,7 @@ class Campaign:
         last_request = time.monotonic()
         while time.monotonic() - began < self.limit * 0.6:
             if not wanted:
-                wanted = [*KILLED, *TROUBLE]
+                wanted = list(self.only)
                 self.random.shuffle(wanted)
             time.sleep(self.random.uniform(0.4, 2.0))
             chosen = next((kind for kind in wanted if self._do(kind)), None)
@@ -220,7 +223,7 @@ class Campaign:
             if time.monotonic() - last_request > 9:
                 last_request = time.monotonic()
                 self._request()
-            if self._share_done() > 0.8 and all(self.kills.values()) and all(self.trouble.values()):
+            if self._share_done() > 0.8 and all((self.kills | self.trouble)[kind] for kind in self.only):
                 return
 
     def _do(self, kind: str) -> bool:
@@ -358,13 +361,19 @@ class Campaign:
 
 
 def run_campaign(
-    seed: int, recordings: int, *, limit: float = 240, broken: str | None = None, keep: Path | None = None
+    seed: int,
+    recordings: int,
+    *,
+    limit: float = 240,
+    broken: str | None = None,
+    only: tuple[str, ...] = (*KILLED, *TROUBLE),
+    keep: Path | None = None,
 ) -> Result:
     """One campaign in a folder of its own, which is kept where something was found."""
     home = Path(tempfile.mkdtemp(prefix="vx-chaos-"))
     stack = Stack(home, broken=broken)
     try:
-        result = Campaign(stack, seed, recordings, limit).run()
+        result = Campaign(stack, seed, recordings, limit, only).run()
     finally:
         stack.end()
     if keep is not None and not result.clean:

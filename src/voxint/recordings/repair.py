@@ -67,12 +67,12 @@ class Repaired:
     kept: str | None = None
 
 
-def batches(lines: Sequence[Line]) -> list[list[Line]]:
-    """Lines in groups that are small enough for one request; every line in exactly one."""
+def batches(lines: Sequence[Line], most: int = BATCH_LINES) -> list[list[Line]]:
+    """Lines in groups that are small enough for one request, `most` at most; every line in exactly one."""
     found: list[list[Line]] = []
     size = 0
     for line in lines:
-        if not found or len(found[-1]) >= BATCH_LINES or size + len(line.text) > BATCH_CHARACTERS:
+        if not found or len(found[-1]) >= most or size + len(line.text) > BATCH_CHARACTERS:
             found.append([])
             size = 0
         found[-1].append(line)
@@ -91,7 +91,7 @@ def question(batch: Sequence[Line]) -> list[dict[str, str]]:
 
 def answer_tokens(batch: Sequence[Line]) -> int:
     """A limit for the answer that a faithful one stays well under, whatever the script."""
-    return 256 + sum(24 + len(line.text.encode()) // 2 for line in batch)
+    return 96 + sum(24 + len(line.text.encode()) // 2 for line in batch)
 
 
 def repaired_from(batch: Sequence[Line], reply: str) -> dict[int, Repaired]:

@@ -22,6 +22,8 @@ DEFAULTS = {
     "GPU_PHASE_TICK_SECONDS": "5",
     "GPU_PHASE_MIN_DWELL_SECONDS": "30",
     "CONSOLE_ALLOWED_HOSTS": "127.0.0.1,localhost",
+    # The small model of this machine goes round in circles over long texts.
+    "LLM_BATCH_LINES": "2",
 }
 """What the user's environment may change. The models here load in seconds, so that a short dwell costs little."""
 LANGUAGE_MODEL = "SmolLM2-135M-Instruct"

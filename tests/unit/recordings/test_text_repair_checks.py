@@ -132,4 +132,4 @@ def test_the_question_carries_the_words_as_data():
     messages = question(LINES)
     assert json.loads(messages[1]["content"])["lines"][1]["text"] == LINES[1].text
     assert LINES[1].text not in messages[0]["content"]
-    assert answer_tokens(LINES) > 256
+    assert answer_tokens(LINES) > 96

@@ -82,7 +82,8 @@ class Repair:
         if not lines:
             self.skipped = "there is no text"
             return
-        for part in ask(self.context, self.client, batches(lines), REPAIR):
+        most = self.context.settings.llm_batch_lines
+        for part in ask(self.context, self.client, batches(lines, most), REPAIR):
             self.model = part.model or self.model
             if part.value is None:
                 self.troubles.append(part.why or "no answer")
