@@ -1,10 +1,11 @@
 """A server that stays, and gives its GPU memory back when told: vLLM, Ollama, llama-swap, llama.cpp's router.
 
-Written from each project's own documentation, and tried against stand-ins of it alone:
-vLLM 0.14, "Sleep Mode" (POST /sleep, POST /wake_up, GET /is_sleeping; needs VLLM_SERVER_DEV_MODE=1 and
---enable-sleep-mode); Ollama's API page of 2025 (GET /api/ps, POST /api/generate with keep_alive 0); llama-swap's
-README of 2025 (GET /running, GET /unload); the server README of llama.cpp of December 2025, router mode (GET /models,
-POST /models/load, POST /models/unload).
+Tried against stand-ins alone, and not against any of these servers. What the calls rest on:
+vLLM 0.14: its router's source and "Sleep Mode" page were read (POST /sleep, POST /wake_up, GET /is_sleeping; needs
+VLLM_SERVER_DEV_MODE=1 and --enable-sleep-mode). Ollama: the wording of its API page, as quoted in a public thread (GET
+/api/ps, POST /api/generate with keep_alive 0). llama.cpp's router: POST /models/load from a third party's page; GET
+/models and POST /models/unload, and llama-swap's GET /running and GET /unload, from general knowledge. Check these
+against your version before you rely on them: `voxint-broker dry-run` and `doctor` show what would be called.
 """
 
 from __future__ import annotations

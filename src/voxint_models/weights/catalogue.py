@@ -1,7 +1,7 @@
 """The weights that the engines for GPUs take: fixed by revision, every file with its size and SHA-256.
 
-Sizes and digests are those which the publishers state for these revisions. No file here was loaded in this project's
-own tests: docs/reference/tested.md says so.
+Sizes and digests are those which public repositories that pin the same revisions state; they were not read from the
+publishers themselves. No file here was loaded in this project's own tests: docs/reference/tested.md says so.
 """
 
 from __future__ import annotations
