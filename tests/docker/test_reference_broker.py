@@ -48,7 +48,7 @@ def test_a_wrong_token_is_told_and_starts_nothing(referenced, monkeypatch):
     referenced.dc("up", "-d", "--no-deps", "gpu-phase", files=WITH, environ={"GPU_LEASE_TOKEN": "another"})
     recording = referenced.add()
     referenced.voxint("gpu-phase", "audio-now")
-    referenced.wait(lambda: "401" in str(referenced.status()) or "token" in str(referenced.history()[-3:]), 90, "told")
+    referenced.wait(lambda: "401" in referenced.voxint("doctor", check=False).stdout, 90, "the reason is told")
     assert referenced.running() == set()
     referenced.up(files=WITH)
     referenced.voxint("gpu-phase", "audio-now")
