@@ -252,7 +252,7 @@ class Campaign:
             ),
             "cut-database": self._cut_database,
             "stall-broker": lambda: self._stall(self.stack.running("broker"), self.random.uniform(3, 12)),
-            "stall-worker": lambda: self._stall(self._a_child(), HEARTBEAT_LIMIT + self.random.uniform(1, 4)),
+            "stall-worker": lambda: self._stall(self._a_child(), HEARTBEAT_LIMIT + self.random.uniform(6, 10)),
             "clock-forward": lambda: self._clock(self.random.uniform(5, 25)),
             "clock-back": lambda: self._clock(-self.random.uniform(5, 25)),
             "term-worker": self._term_worker,
@@ -264,8 +264,13 @@ class Campaign:
             return False
 
     def _a_child(self) -> list[int]:
-        pid = self.stack.pool_child(self.random.choice(["worker-1", "worker-2"]))
-        return [pid] if pid else []
+        """A process of a worker's pool that is not stalled yet."""
+        kind = self.random.choice(["worker-1", "worker-2"])
+        found = []
+        for pid in self.stack.running(kind):
+            with contextlib.suppress(psutil.Error):
+                found = [c.pid for c in psutil.Process(pid).children() if c.status() != psutil.STATUS_STOPPED]
+        return [self.random.choice(found)] if found else []
 
     def _term_worker(self) -> bool:
         pids = self.stack.running(self.random.choice(["worker-1", "worker-2"]))
