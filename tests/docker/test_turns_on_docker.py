@@ -85,7 +85,7 @@ def test_turned_off_safely_the_same_images_start_freely(stack):
     without = [name for name in FILES if "gpu-phase" not in name]
     off = {"GPU_PHASE_ENABLED": "false"}
     try:
-        stack.up("--remove-orphans", files=without, environ=off)
+        stack.up("--remove-orphans", "--scale", "broker=0", files=without, environ=off)
         assert stack.containers("gpu-phase") == []
         stack.wait(lambda: stack.running() == set(MODELS), 30, "the models run")
         stack.wait(
