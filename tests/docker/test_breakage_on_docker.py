@@ -91,7 +91,7 @@ def test_started_in_the_wrong_order(stack):
 @pytest.mark.parametrize("phase", ["audio", "starting_services", "stopping_services"])
 def test_the_network_to_the_broker_is_cut_for_a_while(stack, phase):
     recordings = stack.reach(phase)
-    network = stack.client.networks.list(filters={"label": f"com.docker.compose.project={stack.project}"})[0]
+    network = stack.client.networks.get(f"{stack.project}_default")
     broker = stack.container("broker")
     network.disconnect(broker)
     stack.wait(
