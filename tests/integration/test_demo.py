@@ -40,7 +40,8 @@ def test_a_recording_of_the_users_own_to_the_end_and_shown_again(demo, recording
     assert first.returncode == 0, first.stdout + first.stderr
     lines = first.stdout.splitlines()
     assert "settings GPU_PHASE_TICK_SECONDS=5 GPU_PHASE_MIN_DWELL_SECONDS=0" in first.stdout
-    assert "[a] talk: is transcribed" in first.stdout
+    # Stages of stand-ins may be over between two looks: only the end is sure to be shown.
+    assert "[a] talk: done" in first.stdout
     assert lines[-1].startswith(f"demo: 1 recording done, {TURN}, ")
     assert "WER" not in first.stdout
     for ending in ("txt", "srt", "vtt", "json"):
