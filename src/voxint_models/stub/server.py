@@ -46,7 +46,11 @@ class Stub:
         self._counting = threading.Lock()
 
     def ready(self) -> bool:
-        """Whether the model would be loaded by now."""
+        """Whether the model is loaded by now. One whose start fails never is: it must not answer between the two."""
+        return self.loaded_by_now() and not self.behaviours.at().start_fails
+
+    def loaded_by_now(self) -> bool:
+        """Whether the time that a start takes has passed."""
         return time.monotonic() - self._born >= self.behaviours.at().start_seconds
 
     def wants_to_refuse(self) -> bool:
@@ -191,7 +195,7 @@ def serve(service: str, address: tuple[str, int], behaviours: Behaviours) -> int
     server: _Server | None = None
     while not stop.wait(_LOOK_SECONDS if server else 0):
         server = _listen_or_not(stub, address, server)
-        if stub.ready() and behaviours.at().start_fails:
+        if stub.loaded_by_now() and behaviours.at().start_fails:
             stub.card.leave()
             return 1
     # As uvicorn does: the socket closes at once, the process goes when its model has been put away.

@@ -11,6 +11,10 @@ import uuid
 
 import pytest
 
+from voxint_models.card import CardFiles, Side, take
+from voxint_models.stub.behaviour import Behaviour, Behaviours
+from voxint_models.stub.server import Stub
+
 
 def free_port():
     with socket.socket() as probe:
@@ -199,6 +203,18 @@ def test_refusing_after_some_calls_and_ignoring_the_term(start):
 
 def test_a_start_that_fails(start):
     assert start("pyannote", "--start-seconds", "0.1", "--start-fails").ends()[0] == 1
+
+
+@pytest.mark.parametrize("start_fails", [True, False])
+def test_a_model_whose_start_fails_is_never_ready(start_fails, tmp_path):
+    behaviours = Behaviours("pyannote", Behaviour(start_fails=start_fails), None)
+    card = take(CardFiles(None, tmp_path / "ledger"), Side.AUDIO, "pyannote")
+    try:
+        stub = Stub("pyannote", behaviours, card)
+        assert stub.loaded_by_now()
+        assert stub.ready() is not start_fails
+    finally:
+        card.leave()
 
 
 def test_a_call_that_is_cut_off_by_the_stop_gets_no_answer(start, tmp_path):
