@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -18,6 +17,7 @@ import time
 from pathlib import Path
 
 import psutil
+from ports import free_ports
 
 from voxint.db.engine import make_engine
 from voxint.db.migrate import upgrade
@@ -50,15 +50,6 @@ SHARING = {
     "SERVICE_CONTROL": "process",
     "LLM_MODEL": "stub",
 }
-
-
-def free_ports(count: int) -> list[int]:
-    """Loopback ports that nobody has now."""
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
 
 
 class Stack:

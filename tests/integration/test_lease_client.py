@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 
 import httpx
 import pytest
+from ports import free_port
 
 from voxint.gpu_phase.outcomes import Done, Failed, Granted, Pending, Refused
 from voxint.lease.client import BODY_LIMIT, LeaseClient, reason_of
@@ -172,8 +173,7 @@ def test_no_redirect_is_followed_and_the_token_stays_here(serve, code, place):
 
 
 def test_each_cause_has_words_of_its_own(serve):
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        free = taken.getsockname()[1]
+    free = free_port()
     closing = serve(lambda connection: None)
     plain = serve(answer(200, LEASE))
     reasons = {

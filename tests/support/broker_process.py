@@ -7,23 +7,18 @@ import http.client
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
 from typing import TYPE_CHECKING
+
+from ports import free_port
 
 from voxint_broker.adapters import processes
 from voxint_broker.adapters.child import MARK
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-
-def free_port() -> int:
-    """A port that nobody listens at now."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return taken.getsockname()[1]
 
 
 class BrokerProcess:

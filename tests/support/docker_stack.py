@@ -11,7 +11,6 @@ import json
 import math
 import os
 import shutil
-import socket
 import struct
 import subprocess
 import sys
@@ -23,6 +22,7 @@ from pathlib import Path
 
 import docker
 import psutil
+from ports import free_port
 
 ROOT = Path(__file__).parents[2]
 BUILD = ROOT / "build" / "docker"
@@ -178,12 +178,6 @@ def build_images(engine, compose):
     for target in STUBS:
         argv = ["build", "-q", "-f", str(IMAGES), "--build-arg", f"BASE_IMAGE={base}", "--target", target]
         engine.cli(*argv, "-t", f"voxint-test-{target}:1", str(ROOT), timeout=900)
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def tone(seconds, pitch):

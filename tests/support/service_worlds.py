@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import sys
 import time
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 from docker_engine import PROJECT, SERVICE, FakeContainer, FakeEngine
+from ports import free_port
 
 from voxint.services import process_table
 from voxint.services.docker import DockerControl
@@ -23,12 +23,6 @@ if TYPE_CHECKING:
 
 NAMES = ("whisper", "pyannote", "titanet")
 TINY = Path(__file__).with_name("tiny_service.py")
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def eventually(what, seconds=40.0):

@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import socket
 import subprocess
 import sys
 import threading
@@ -11,15 +10,14 @@ import time
 
 import httpx
 import pytest
+from ports import free_port
 
 
 class ModelServer:
     """A real server as a process of its own, on the card of `folder`, without a way to the network for its libraries."""
 
     def __init__(self, folder, service, *options, **environment):
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        self.port = free_port()
         self.ledger_file = folder / "card.ledger"
         env = os.environ | {
             "CARD_LOCK": str(folder / "card.lock"),

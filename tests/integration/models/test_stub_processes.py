@@ -10,16 +10,11 @@ import time
 import uuid
 
 import pytest
+from ports import free_port
 
 from voxint_models.card import CardFiles, Side, take
 from voxint_models.stub.behaviour import Behaviour, Behaviours
 from voxint_models.stub.server import Stub
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class Process:

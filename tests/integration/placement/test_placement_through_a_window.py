@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import sys
 import time
 from datetime import UTC, timedelta
@@ -10,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from phase_world import STAGES, FakeBroker, FakeLanguageModel
+from ports import free_port
 from sqlalchemy import text
 
 from voxint.gpu_phase.model import Phase, RequestKind
@@ -26,12 +26,6 @@ from voxint.settings import load_settings
 DRAWS = Path(__file__).parents[2] / "support" / "draws_its_device.py"
 NAMES = ("whisper", "pyannote", "titanet")
 ALWAYS, NEVER = 1000, 0
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class Window:
