@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
 from datetime import datetime, timedelta
+from urllib.parse import urlsplit
 
 import pytest
 from sqlalchemy import text
 from stored_phase import add_recordings, store_phase
 
 from voxint.cli.main import main
+from voxint.db.plain import reader, understood
+from voxint.gpu_phase.status import look, read
+from voxint.settings import load_settings
+from voxint.wiring import make
 
 URLS = {f"GPU_LEASE_{name}_URL": f"http://127.0.0.1:9/gpu/{name.lower()}" for name in ("ACQUIRE", "RELEASE", "STATUS")}
 
@@ -279,3 +288,51 @@ def test_the_gpu_phase_worker_refuses_to_run_without_a_service_control(voxint, m
     status, out, err = voxint("worker", "--gpu-phase")
     assert (status, out) == (1, "")
     assert err.startswith("error: SERVICE_CONTROL: the gpu-phase worker must start and stop")
+
+
+@pytest.mark.parametrize("phase", [None, "llm", "audio", "stopping_services", "releasing", "error"])
+def test_a_look_over_a_bare_connection_sees_what_the_engine_s_look_sees(voxint, engine, database_url, phase):
+    settings = load_settings(os.environ)
+    store_phase(engine, phase or "error", age=timedelta(minutes=3), failures=1, last_error="bad [/red] reply")
+    with engine.begin() as connection:
+        if phase is None:
+            connection.execute(text("DELETE FROM gpu_phase"))
+        connection.execute(
+            text(
+                "INSERT INTO gpu_phase_event (at, from_phase, to_phase, cause) VALUES"
+                " (voxint_now(), 'releasing', 'error', 'release_failed'),"
+                " (voxint_now(), 'error', 'stopping_services', 'retry')"
+            )
+        )
+        connection.execute(text("UPDATE work_control SET hold_until = voxint_now() + interval '1 h', hold_by = 'ann'"))
+    add_recordings(engine, 3)
+    voxint("gpu-phase", "release")
+    made = make(settings)
+    with reader(database_url) as rows:
+        alone = read(rows, settings.policy)
+    other = look(made.phase_store, settings)
+    made.close()
+    assert replace(alone, now=other.now) == other
+    assert timedelta(0) <= other.now - alone.now < timedelta(minutes=1)
+    assert alone.hand_back_failed is (phase in {"stopping_services", "releasing", "error"})
+    assert (alone.gpu_lane.waiting, alone.hold_by) == (3, "ann")
+
+
+def test_status_imports_none_of_the_heavy_libraries(voxint, engine):
+    store_phase(engine, "llm")
+    code = (
+        "import sys; from voxint.cli.main import main; status = main(['gpu-phase', 'status']); "
+        "print(status, sorted(set(sys.modules) & {'sqlalchemy', 'celery', 'docker', 'fastapi', 'httpx', 'rich', 'redis'}))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.stdout.splitlines()[-1], done.stderr) == ("0 []", "")
+
+
+def test_an_address_that_only_the_engine_understands_works_too(voxint, engine, database_url, monkeypatch):
+    store_phase(engine, "llm")
+    host = next(part for part in urlsplit(database_url).query.split("&") if part.startswith("host="))
+    odd = f"{database_url}&{host}"
+    assert not understood(odd)
+    monkeypatch.setenv("DATABASE_URL", odd)
+    status, out, _ = voxint("gpu-phase", "status")
+    assert (status, fields(out)["phase"].split()[0]) == (0, "llm")

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from voxint.cli import spans
-from voxint.cli.environment import operator, parts
+from voxint.cli.environment import operator, parts, settings
 from voxint.cli.output import CouldNotError, note, say, say_json, say_pairs, say_table
 
 if TYPE_CHECKING:
     from datetime import timedelta
 
     from voxint.gpu_phase.view import PhaseView
+    from voxint.settings import Settings
     from voxint.wiring import Parts
 
 app = typer.Typer(help="Who has the GPU now, and asking for it.", no_args_is_help=True)
@@ -33,13 +34,13 @@ def status(
     """Where things stand: phase, lease, last error, and what waits for and runs on each lane."""
     if as_json and watch:
         raise typer.BadParameter("--json and --watch exclude each other")
-    with parts() as made:
-        if watch:
-            from voxint.cli.follow import watch_status  # noqa: PLC0415
+    if watch:
+        from voxint.cli.follow import watch_status  # noqa: PLC0415
 
+        with parts() as made:
             watch_status(made)
-            return
-        view = _look(made)
+        return
+    view = _look_once(settings())
     if as_json:
         from voxint.gpu_phase.view import document  # noqa: PLC0415
 
@@ -133,6 +134,19 @@ def history(
         say("No phase has changed in that time.")
     else:
         say_table(words.HEADS, [words.row(event, None) for event in events])
+
+
+def _look_once(chosen: Settings) -> PhaseView:
+    """The view without the parts: importing those takes longer than all the rest of this command."""
+    from voxint.db.plain import reader, understood  # noqa: PLC0415
+    from voxint.gpu_phase.status import read  # noqa: PLC0415
+
+    url = chosen.database_url.get_secret_value()
+    if not understood(url):
+        with parts() as made:
+            return _look(made)
+    with reader(url) as rows:
+        return read(rows, chosen.policy)
 
 
 def _look(made: Parts) -> PhaseView:

@@ -7,6 +7,7 @@ characters. It is printed as it is, without the control characters, and never re
 from __future__ import annotations
 
 import json
+import os
 import sys
 import unicodedata
 from functools import cache
@@ -14,10 +15,12 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import TextIO
 
     from rich.console import Console
 
-_STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red", "off": "dim", "head": "bold", "": ""}
+_STYLES = {"ok": "32", "warn": "33", "fail": "1;31", "off": "2", "head": "1", "": ""}
+"""Numbers of ANSI's colours: green, yellow, bold red, faint, bold."""
 
 
 class CouldNotError(Exception):
@@ -25,11 +28,11 @@ class CouldNotError(Exception):
 
 
 @cache
-def console(*, stderr: bool = False) -> Console:
-    """The console of a stream. Colours only where the stream is a terminal and NO_COLOR is not set."""
-    from rich.console import Console  # noqa: PLC0415 - rich costs a tenth of a second that `--help` does not owe
+def console() -> Console:
+    """Standard output, for what is redrawn."""
+    from rich.console import Console  # noqa: PLC0415 - a tenth of a second that a command of a few lines does not owe
 
-    return Console(stderr=stderr, markup=False, highlight=False, emoji=False, soft_wrap=True)
+    return Console(markup=False, highlight=False, emoji=False, soft_wrap=True)
 
 
 def plain(text: object) -> str:
@@ -40,12 +43,24 @@ def plain(text: object) -> str:
 
 def say(text: str, style: str = "") -> None:
     """One line of a command's result, on stdout. `style` is ok, warn, fail, off, head, or empty."""
-    console().print(plain(text), style=_STYLES[style] or None)
+    _write(sys.stdout, text, style)
 
 
 def note(text: str, style: str = "") -> None:
     """One line beside the result, on stderr: progress, a warning."""
-    console(stderr=True).print(plain(text), style=_STYLES[style] or None)
+    _write(sys.stderr, text, style)
+
+
+def _write(stream: TextIO, text: str, style: str) -> None:
+    line, code = plain(text), _STYLES[style]
+    stream.write(f"\x1b[{code}m{line}\x1b[0m\n" if code and _coloured(stream) else f"{line}\n")
+    stream.flush()
+
+
+def _coloured(stream: TextIO) -> bool:
+    """Colours only where the stream is a terminal that knows them, and NO_COLOR is not set."""
+    known = os.environ.get("TERM", "").lower() not in {"", "dumb", "unknown"}
+    return known and not os.environ.get("NO_COLOR") and stream.isatty()
 
 
 def complain(text: str) -> None:

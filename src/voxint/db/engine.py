@@ -6,12 +6,10 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import create_engine
 
+from voxint.db.session import CONNECTION
+
 if TYPE_CHECKING:
     from sqlalchemy import Engine
-
-CONNECT_TIMEOUT_SECONDS = 5
-STATEMENT_TIMEOUT_MS = 30_000
-LOCK_TIMEOUT_MS = 10_000
 
 
 def make_engine(url: str, *, pool_size: int = 4) -> Engine:
@@ -28,13 +26,7 @@ def make_engine(url: str, *, pool_size: int = 4) -> Engine:
         pool_pre_ping=True,
         pool_recycle=1800,
         hide_parameters=True,
-        connect_args={
-            "connect_timeout": CONNECT_TIMEOUT_SECONDS,
-            "application_name": "voxint",
-            "options": (
-                f"-c timezone=UTC -c statement_timeout={STATEMENT_TIMEOUT_MS} -c lock_timeout={LOCK_TIMEOUT_MS}"
-            ),
-        },
+        connect_args=dict(CONNECTION),
     )
 
 

@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 EVENT_BOUND = 1000
 """Depths in the history are counted up to this, so that a step costs the same however long the queue is."""
 
-STATUS_BOUND = 1_000_000
-"""Depths that a person asks for are counted up to this."""
-
 SEGMENT = "state = 'queued' AND begun AND waiting_since > :now - :grace"
 """A segment that has begun and that somebody may be expected to take up."""
 
@@ -88,7 +85,7 @@ def waits(connection: Connection, lane: Lane) -> bool:
     return bool(connection.execute(text(query), {"lane": lane.value}).scalar_one())
 
 
-def depths(connection: Connection, bound: int = STATUS_BOUND) -> Depths:
+def depths(connection: Connection, bound: int) -> Depths:
     """Count each lane, up to a bound."""
     counts = {}
     for lane in Lane:

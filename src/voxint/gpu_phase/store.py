@@ -23,9 +23,10 @@ from voxint.gpu_phase.model import (
     Transition,
     WorkSeen,
 )
+from voxint.gpu_phase.status import STATE_COLUMNS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from datetime import datetime, timedelta
 
     from sqlalchemy import Connection, Engine, Row
@@ -33,20 +34,6 @@ if TYPE_CHECKING:
     from voxint.gpu_phase.queue import Depths, StagePlan
 
 TICK_LOCK = 0x766F7869  # "voxi": the advisory lock of the one tick
-_STATE_COLUMNS = (
-    "phase",
-    "phase_since",
-    "lease_id",
-    "lease_expires_at",
-    "lease_lost",
-    "last_error",
-    "failures",
-    "retry_after",
-    "cycle_failed",
-    "llm_ready",
-    "llm_checked_at",
-    "note",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +153,7 @@ class PhaseStore:
                 update(GPU_PHASE)
                 .where(GPU_PHASE.c.id == 1, GPU_PHASE.c.version == stored.version)
                 .values(
-                    {name: getattr(transition.state, name) for name in _STATE_COLUMNS}
+                    {name: getattr(transition.state, name) for name in STATE_COLUMNS}
                     | {"ticked_at": now, "version": stored.version + 1}
                     | {"llm_silent_since": _silent_since(transition.state, now)}
                 )
@@ -225,7 +212,7 @@ class PhaseStore:
             ).scalar_one_or_none()
         return RequestOutcome(outcome) if outcome else None
 
-    def depths(self, bound: int = queue.STATUS_BOUND) -> Depths:
+    def depths(self, bound: int) -> Depths:
         """How much waits for and runs on each lane, counted up to a bound."""
         with self._engine.begin() as connection:
             return queue.depths(connection, bound)
@@ -240,6 +227,11 @@ class PhaseStore:
                 .limit(limit)
             ).all()
         return [_event(row) for row in reversed(rows)]
+
+    def rows(self, query: str, values: Mapping[str, object]) -> list[dict[str, Any]]:
+        """The rows of a query in the driver's own form, for gpu_phase.status."""
+        with self._engine.begin() as connection:
+            return [dict(row) for row in connection.exec_driver_sql(query, dict(values)).mappings()]
 
     def control(self) -> Control:
         """The pause and the hold."""
@@ -267,7 +259,7 @@ def _read(connection: Connection) -> Stored | None:
 
 def stored_from(row: Row[Any]) -> Stored:
     """The values of a row of `gpu_phase`."""
-    values = {name: getattr(row, name) for name in _STATE_COLUMNS}
+    values = {name: getattr(row, name) for name in STATE_COLUMNS}
     values["phase"] = Phase(values["phase"])
     return Stored(PhaseState(**values), row.version, row.ticked_at, row.llm_silent_since)
 

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 NO_PHASE = "none"
 """The phase's name where no row is stored."""
 
+STATUS_BOUND = 1_000_000
+"""Depths that a person asks for are counted up to this."""
+
 
 @dataclass(frozen=True, slots=True)
 class LaneView:
