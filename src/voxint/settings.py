@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
 
-from voxint.gpu_phase.policy import Policy
+from voxint.gpu_phase.policy import PREPARE_AHEAD, Policy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -186,7 +186,7 @@ class Settings(BaseModel):
     )
     gpu_phase_prepare_ahead: bool = Field(
         False,  # noqa: FBT003
-        description="Take media in and decode it while the GPU lane is closed.",
+        description="Take media in and decode it while the GPU lane is closed. Worth turning on: none of it needs the GPU.",
     )
     gpu_phase_windows: str = Field("", description="Local hours in which a switch may begin, as 22:00-07:00.")
     gpu_placement_action: Literal["off", "warn", "restart", "abort"] = Field(
@@ -313,6 +313,7 @@ class Settings(BaseModel):
             start_limit=timedelta(seconds=self.gpu_phase_start_limit_seconds),
             stop_limit=timedelta(seconds=self.gpu_phase_stop_limit_seconds),
             release_limit=timedelta(seconds=self.gpu_phase_release_limit_seconds),
+            ahead=PREPARE_AHEAD if self.gpu_phase_enabled and self.gpu_phase_prepare_ahead else frozenset(),
         )
 
     @property

@@ -57,7 +57,8 @@ class Parts:
         """The kinds of work."""
         from voxint.recordings.stages.order import STAGE_ORDER  # noqa: PLC0415
 
-        return StagePlan(tuple((name, Lane(lane)) for name, lane in STAGE_ORDER), STAGE_SERVICES)
+        order = tuple((name, Lane(lane)) for name, lane in STAGE_ORDER)
+        return StagePlan(order, STAGE_SERVICES, self.settings.policy.ahead)
 
     @cached_property
     def phase_store(self) -> PhaseStore:

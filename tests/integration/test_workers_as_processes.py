@@ -345,3 +345,17 @@ def test_messages_of_unknown_shape_harm_nobody(bench, eventually):
     run = bench.add("plain")
     bench.wake()
     eventually(lambda: bench.done(run), 30)
+
+
+def test_media_are_prepared_ahead_in_a_closed_lane_and_wait_there(bench, eventually):
+    bench.environ = sharing(bench.environ, GPU_PHASE_PREPARE_AHEAD="true")
+    with bench.parts.engine.begin() as connection:
+        connection.execute(
+            text("INSERT INTO gpu_phase (phase, phase_since, ticked_at) VALUES ('llm', voxint_now(), voxint_now())")
+        )
+    runs = [bench.add("plain") for _ in range(3)]
+    bench.worker()
+    bench.wake(1)
+    query = "SELECT count(*) FROM work_item WHERE kind = 'transcribe' AND state = 'queued' AND NOT begun"
+    eventually(lambda: bench.rows(query) == [(3,)], 40, "the recordings were not prepared")
+    assert sorted(bench.stages()) == sorted((run, kind) for run in runs for kind in ("acquire", "prepare"))

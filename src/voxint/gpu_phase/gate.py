@@ -48,10 +48,26 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class _Door:
-    """What may be claimed: anything, only segments that have begun, or nothing."""
+    """What may be claimed: anything, only segments that have begun, or nothing; and what is done ahead of the lane."""
 
     any_work: bool
     begun_work: bool
+    ahead: str | None = None
+    """Which of the stages that need no GPU may be claimed although the lane is closed, as a condition."""
+
+    @property
+    def conditions(self) -> list[str]:
+        """What is tried, in this order: segments that have begun, those that have not, what needs no GPU."""
+        # In an open lane a begun segment needs no grace: it is only first in the queue.
+        begun = f"{'state = ' + _QUEUED + ' AND begun' if self.any_work else queue.SEGMENT} AND {_NOT_AHEAD}"
+        found = [begun] if self.begun_work else []
+        if self.any_work:
+            found.append(f"state = {_QUEUED} AND NOT begun AND {_NOT_AHEAD}")
+        return [*found, self.ahead] if self.ahead else found
+
+
+_QUEUED = "'queued'"
+_NOT_AHEAD = "NOT kind = ANY(:ahead)"
 
 
 class Gate:
@@ -85,6 +101,7 @@ class Gate:
         self._grace = grace
         self._attempts = attempts
         self._capacity = dict(capacity or {})
+        self._ahead = sorted(stages.ahead)
 
     def claim(self, lane: Lane) -> Claim | None:
         """Take the next piece of work of a lane. None when the lane is closed, or nothing can be taken."""
@@ -104,25 +121,23 @@ class Gate:
             state = stored_from(row).state if row is not None else None
             opened = lanes.is_open(lane, state, now, self._policy)
             going_on = opened or lanes.goes_on(lane, state, now)
-        if opened and lane is Lane.GPU and _paused(connection):
-            opened = False
-        return _Door(opened, going_on)
+        paused = lane is Lane.GPU and _paused(connection)
+        ahead = None
+        if lane is Lane.GPU and self._stages.ahead:
+            # What has begun goes on in a paused queue, here as in the lane itself.
+            ahead = "state = 'queued' AND kind = ANY(:ahead)" + (" AND begun" if paused else "")
+        return _Door(opened and not paused, going_on, ahead)
 
     def _next(self, connection: Connection, lane: Lane, now: datetime, door: _Door) -> Row[Any] | None:
-        if not door.begun_work:
-            return None
-        # In an open lane a begun segment needs no grace: it is only first in the queue.
-        begun = "state = 'queued' AND begun" if door.any_work else queue.SEGMENT
-        tried = [begun, "state = 'queued' AND NOT begun"] if door.any_work else [begun]
-        full = self._full(connection)
-        for condition in tried:
+        full = self._full(connection) if door.conditions else []
+        for condition in door.conditions:
             row = connection.execute(
                 text(
                     f"SELECT id, run_id, kind, attempts FROM work_item WHERE lane = :lane AND {condition}"  # noqa: S608
                     " AND (not_before IS NULL OR not_before <= :now) AND NOT kind = ANY(:full)"
                     " ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED"
                 ),
-                {"lane": lane.value, "now": now, "grace": self._grace, "full": full},
+                {"lane": lane.value, "now": now, "grace": self._grace, "full": full, "ahead": self._ahead},
             ).one_or_none()
             if row is not None:
                 return row
@@ -205,7 +220,8 @@ class Gate:
             )
             return
         kind, lane = following
-        same = lane is claim.lane
+        # What was done ahead of the lane is no part of a segment: that begins with the first stage that needs the GPU.
+        same = lane is claim.lane and (claim.kind in self._stages.ahead) == (kind in self._stages.ahead)
         connection.execute(
             insert(WORK_ITEM).values(
                 run_id=claim.run_id, kind=kind, lane=lane, begun=same, queued_at=now, waiting_since=now
@@ -263,11 +279,12 @@ class Gate:
         return wait
 
     def _earliest(self, connection: Connection, lane: Lane, now: datetime, door: _Door) -> timedelta | None:
-        if not door.any_work:
+        if not door.any_work and door.ahead is None:
             return None
+        which = "state = 'queued'" if door.any_work else door.ahead
         earliest = connection.execute(
-            text("SELECT min(not_before) FROM work_item WHERE lane = :lane AND state = 'queued' AND not_before > :now"),
-            {"lane": lane.value, "now": now},
+            text(f"SELECT min(not_before) FROM work_item WHERE lane = :lane AND {which} AND not_before > :now"),  # noqa: S608
+            {"lane": lane.value, "now": now, "ahead": self._ahead},
         ).scalar_one()
         return None if earliest is None else earliest - now
 

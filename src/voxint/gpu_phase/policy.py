@@ -10,6 +10,10 @@ BACKOFF_LONGEST = timedelta(minutes=15)
 _DOUBLINGS = 5  # 30 s doubled five times is past the longest; a larger exponent could overflow timedelta
 
 
+PREPARE_AHEAD = frozenset({"acquire", "prepare"})
+"""The stages of the GPU lane that call no model service: with GPU_PHASE_PREPARE_AHEAD they need no open lane."""
+
+
 def backoff(failures: int) -> timedelta:
     """How long to wait after the `failures`-th failure in a row (1 for the first): 30 s, doubling, 15 min at most."""
     doublings = min(max(failures - 1, 0), _DOUBLINGS)
@@ -43,6 +47,8 @@ class Policy:
     start_limit: timedelta = timedelta(seconds=600)
     stop_limit: timedelta = timedelta(seconds=120)
     release_limit: timedelta = timedelta(seconds=900)
+    ahead: frozenset[str] = frozenset()
+    """Stages of the GPU lane that are done while it is closed too, and are no work of the lane for anybody."""
 
     @property
     def ttl(self) -> timedelta:

@@ -26,21 +26,27 @@ SEGMENT = "state = 'queued' AND begun AND waiting_since > :now - :grace"
 """A segment that has begun and that somebody may be expected to take up."""
 
 _IN_PROGRESS = f"""
-    SELECT EXISTS (SELECT 1 FROM work_item WHERE lane = :lane AND state = 'running')
-        OR EXISTS (SELECT 1 FROM work_item WHERE lane = :lane AND {SEGMENT})
+    SELECT EXISTS (SELECT 1 FROM work_item WHERE lane = :lane AND state = 'running' AND NOT kind = ANY(:ahead))
+        OR EXISTS (SELECT 1 FROM work_item WHERE lane = :lane AND {SEGMENT} AND NOT kind = ANY(:ahead))
 """  # noqa: S608 - the only thing put in is the constant above
 _QUEUED = """
-    SELECT EXISTS (SELECT 1 FROM work_item WHERE lane = 'gpu' AND state = 'queued')
+    SELECT EXISTS (SELECT 1 FROM work_item WHERE lane = 'gpu' AND state = 'queued' AND NOT kind = ANY(:ahead))
         AND NOT EXISTS (SELECT 1 FROM work_control WHERE paused_at IS NOT NULL)
 """
+NOTHING_AHEAD: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class StagePlan:
-    """The kinds of work: the stages of a run in order, each with its lane and the model services that it calls."""
+    """The kinds of work: the stages of a run in order, each with its lane and the model services that it calls.
+
+    `ahead` are stages of the GPU lane that need no GPU, and that are done while the lane is closed too. They are no
+    demand for the GPU, hold no drain, and are not cut when it goes.
+    """
 
     stages: tuple[tuple[str, Lane], ...]
     services: Mapping[str, frozenset[str]]
+    ahead: frozenset[str] = NOTHING_AHEAD
 
     def after(self, kind: str) -> tuple[str, Lane] | None:
         """The stage that follows; None after the last one, and after a job."""
@@ -64,18 +70,20 @@ class Depths:
     post_running: int = 0
 
 
-def seen(connection: Connection, now: datetime, grace: timedelta) -> WorkSeen:
+def seen(connection: Connection, now: datetime, grace: timedelta, ahead: frozenset[str] = NOTHING_AHEAD) -> WorkSeen:
     """What a tick needs to know, as yes and no: the cost does not grow with the queue."""
     return WorkSeen(
-        gpu_queued=bool(connection.execute(text(_QUEUED)).scalar_one()),
-        gpu_in_progress=in_progress(connection, Lane.GPU, now, grace),
+        gpu_queued=bool(connection.execute(text(_QUEUED), {"ahead": list(ahead)}).scalar_one()),
+        gpu_in_progress=in_progress(connection, Lane.GPU, now, grace, ahead),
         post_in_progress=in_progress(connection, Lane.POST, now, grace),
     )
 
 
-def in_progress(connection: Connection, lane: Lane, now: datetime, grace: timedelta) -> bool:
+def in_progress(
+    connection: Connection, lane: Lane, now: datetime, grace: timedelta, ahead: frozenset[str] = NOTHING_AHEAD
+) -> bool:
     """Whether something runs in the lane, or a begun segment waits there for its next stage."""
-    values = {"lane": lane.value, "now": now, "grace": grace}
+    values = {"lane": lane.value, "now": now, "grace": grace, "ahead": list(ahead)}
     return bool(connection.execute(text(_IN_PROGRESS), values).scalar_one())
 
 
@@ -85,18 +93,19 @@ def waits(connection: Connection, lane: Lane) -> bool:
     return bool(connection.execute(text(query), {"lane": lane.value}).scalar_one())
 
 
-def depths(connection: Connection, bound: int) -> Depths:
-    """Count each lane, up to a bound."""
+def depths(connection: Connection, bound: int, ahead: frozenset[str] = NOTHING_AHEAD) -> Depths:
+    """Count each lane, up to a bound, without the work that is done ahead of it."""
     counts = {}
     for lane in Lane:
         for name, state in (("waiting", "queued"), ("running", "running")):
             query = (
                 "SELECT count(*) FROM "
-                "(SELECT 1 FROM work_item WHERE lane = :lane AND state = :state LIMIT :bound) counted"
+                "(SELECT 1 FROM work_item WHERE lane = :lane AND state = :state AND NOT kind = ANY(:ahead)"
+                " LIMIT :bound) counted"
             )
             # The state stands in the text: a partial index is not used for a parameter.
             literal = query.replace(":state", f"'{state}'")
-            values = {"lane": lane.value, "bound": bound}
+            values = {"lane": lane.value, "bound": bound, "ahead": list(ahead)}
             counts[f"{lane.value}_{name}"] = int(connection.execute(text(literal), values).scalar_one())
     return Depths(**counts)
 
@@ -128,8 +137,9 @@ def cut(connection: Connection, now: datetime, stages: StagePlan, blamed: frozen
     rows = connection.execute(
         text(
             "SELECT id, run_id, kind, attempts, claim_token FROM work_item"
-            " WHERE lane = 'gpu' AND state = 'running' FOR UPDATE"
-        )
+            " WHERE lane = 'gpu' AND state = 'running' AND NOT kind = ANY(:ahead) FOR UPDATE"
+        ),
+        {"ahead": list(stages.ahead)},
     ).all()
     for row in rows:
         at_fault = stages.services.get(row.kind, frozenset()) & blamed
@@ -139,7 +149,13 @@ def cut(connection: Connection, now: datetime, stages: StagePlan, blamed: frozen
             give_up(connection, row.id, row.run_id, f"{row.kind}: {words}, {row.attempts} times", now)
         else:
             put_back(connection, row.id, now, uses_attempt=bool(at_fault))
-    connection.execute(text("UPDATE work_item SET begun = false WHERE lane = 'gpu' AND state = 'queued' AND begun"))
+    connection.execute(
+        text(
+            "UPDATE work_item SET begun = false WHERE lane = 'gpu' AND state = 'queued' AND begun"
+            " AND NOT kind = ANY(:ahead)"
+        ),
+        {"ahead": list(stages.ahead)},
+    )
 
 
 def put_back(connection: Connection, item_id: int, now: datetime, *, uses_attempt: bool = True) -> None:

@@ -41,7 +41,8 @@ STATE_COLUMNS = (
 
 def _counted(lane: str, state: str) -> str:
     """The state stands in the text: a partial index is not used for a parameter."""
-    found = f"SELECT 1 FROM work_item WHERE lane = '{lane}' AND state = '{state}'"  # noqa: S608 - called with constants
+    waits = f"lane = '{lane}' AND state = '{state}' AND NOT kind = ANY(%(ahead)s)"
+    found = f"SELECT 1 FROM work_item WHERE {waits}"  # noqa: S608 - called with constants
     return f"(SELECT count(*) FROM ({found} LIMIT %(bound)s) counted)"  # noqa: S608
 
 
@@ -82,7 +83,7 @@ def read(ask: Ask, policy: Policy, bound: int = STATUS_BOUND) -> PhaseView:
         policy: the operator's numbers.
         bound: count each lane up to this.
     """
-    row = ask(_LOOK, {"bound": bound})[0]
+    row = ask(_LOOK, {"bound": bound, "ahead": sorted(policy.ahead)})[0]
     now = row["now"].astimezone(UTC)
     state = _state(row)
     gpu, post = ((row[f"{lane}_waiting"], row[f"{lane}_running"]) for lane in ("gpu", "post"))

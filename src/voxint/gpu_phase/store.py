@@ -124,7 +124,7 @@ class PhaseStore:
                 _read(connection),
                 _pending(connection),
                 _control(connection).hold_until,
-                queue.seen(connection, now, self._grace),
+                queue.seen(connection, now, self._grace, self._stages.ahead),
             )
 
     def begin(self) -> Event | None:
@@ -139,7 +139,7 @@ class PhaseStore:
             ).first()
             if made is None:
                 return None
-            return _append(connection, now, None, PhaseState(Phase.LLM, now), Cause.FIRST_TICK)
+            return self._append(connection, now, None, PhaseState(Phase.LLM, now), Cause.FIRST_TICK)
 
     def save(self, stored: Stored, transition: Transition, request: Request | None) -> bool:
         """Write a tick's transition, in one transaction with its event, its request and the work that it cuts.
@@ -166,11 +166,17 @@ class PhaseStore:
             if request is not None and transition.request is not None:
                 _consume(connection, request, transition.request, now)
             if transition.moved:
-                _append(connection, now, transition.before, transition.state, transition.cause)
+                self._append(connection, now, transition.before, transition.state, transition.cause)
         return True
 
+    def _append(
+        self, connection: Connection, now: datetime, before: PhaseState | None, after: PhaseState, cause: Cause
+    ) -> Event:
+        depths = queue.depths(connection, queue.EVENT_BOUND, self._stages.ahead)
+        return _append(connection, now, before, after, cause, depths=depths)
+
     def _still_drained(self, connection: Connection, lane: Lane | None, now: datetime) -> bool:
-        return lane is None or not queue.in_progress(connection, lane, now, self._grace)
+        return lane is None or not queue.in_progress(connection, lane, now, self._grace, self._stages.ahead)
 
     def read(self) -> Stored | None:
         """The row, for those who only look."""
@@ -215,7 +221,7 @@ class PhaseStore:
     def depths(self, bound: int) -> Depths:
         """How much waits for and runs on each lane, counted up to a bound."""
         with self._engine.begin() as connection:
-            return queue.depths(connection, bound)
+            return queue.depths(connection, bound, self._stages.ahead)
 
     def events(self, since: datetime, limit: int = 1000) -> list[Event]:
         """The changes of phase since a moment, oldest first; the newest `limit` of them."""
@@ -298,8 +304,15 @@ def _control(connection: Connection) -> Control:
     return Control(row.paused_at, row.paused_by, row.hold_until, row.hold_by)
 
 
-def _append(connection: Connection, now: datetime, before: PhaseState | None, after: PhaseState, cause: Cause) -> Event:
-    depths = queue.depths(connection, bound=queue.EVENT_BOUND)
+def _append(
+    connection: Connection,
+    now: datetime,
+    before: PhaseState | None,
+    after: PhaseState,
+    cause: Cause,
+    *,
+    depths: Depths,
+) -> Event:
     failed = before is not None and after.failures > before.failures
     event = Event(
         at=now,

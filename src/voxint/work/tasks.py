@@ -117,10 +117,10 @@ def _announce(parts: Parts, report: Report, quiet: int) -> None:
             parts.publisher.wake_phase(after, quiet=quiet)
 
 
-def wake_lane(parts: Parts, lane: Lane) -> None:
-    """Send wake-ups for what is queued in an open lane."""
+def wake_lane(parts: Parts, lane: Lane, at_least: int = 0) -> None:
+    """Send wake-ups for what is queued in an open lane; `at_least` where the gate has said that there is something."""
     depths = parts.phase_store.depths(bound=LANE_LOOK)
-    waiting = depths.gpu_waiting if lane is Lane.GPU else depths.post_waiting
+    waiting = max(depths.gpu_waiting if lane is Lane.GPU else depths.post_waiting, at_least)
     if waiting:
         parts.publisher.wake_lane(lane, waiting)
 
@@ -157,4 +157,4 @@ def run_sweep(parts: Parts) -> None:
     parts.upkeep.run()
     for lane in Lane:
         if parts.gate.due(lane) == AT_ONCE:
-            wake_lane(parts, lane)
+            wake_lane(parts, lane, at_least=1)
