@@ -12,6 +12,7 @@ from sqlalchemy import text
 from voxint.gpu_phase.gate import Gate
 from voxint.gpu_phase.model import Cause, Cut, Lane, Phase, Transition
 from voxint.gpu_phase.policy import Policy
+from voxint.gpu_phase.status import read
 from voxint.gpu_phase.store import PhaseStore
 from voxint.settings import load_settings
 from voxint.wiring import Parts
@@ -83,6 +84,14 @@ def row(engine, query, **values):
         return connection.execute(text(query), values).one()
 
 
+def waits(store):
+    """What people are shown of the GPU lane, and what the wake-ups are counted by: (waiting, running)."""
+    view = read(store.rows, Policy(ahead=AHEAD.ahead))
+    depths = store.depths(bound=10)
+    assert (view.gpu_lane.waiting, view.gpu_lane.running) == (depths.gpu_waiting, depths.gpu_running)
+    return depths.gpu_waiting, depths.gpu_running
+
+
 @pytest.mark.parametrize("phase", CLOSED)
 def test_a_recording_is_taken_in_and_decoded_in_every_phase_and_no_further(engine, gate, phase):
     set_phase(engine, phase)
@@ -110,12 +119,12 @@ def test_what_needs_no_gpu_is_no_demand_until_it_is_decoded(engine, gate, store)
     add_run(engine)
     for _ in range(2):
         assert not store.load().work.gpu_queued
-        assert (store.depths().gpu_waiting, store.depths().gpu_running) == (0, 0)
+        assert waits(store) == (0, 0)
         claim = gate.claim(Lane.GPU)
         assert not store.load().work.gpu_queued
         gate.complete(claim, {})
     assert store.load().work.gpu_queued
-    assert store.depths().gpu_waiting == 1
+    assert waits(store) == (1, 0)
 
 
 def test_a_drain_waits_for_the_gpus_work_alone(engine, gate, store):
@@ -208,4 +217,5 @@ def test_the_setting_is_off_by_default_and_counts_with_sharing_on(sharing, setti
     urls = {f"GPU_LEASE_{name}_URL": f"http://127.0.0.1:9/{name}" for name in ("ACQUIRE", "RELEASE", "STATUS")}
     environ = {"COMPUTE_TIER": "simulated", "GPU_PHASE_PREPARE_AHEAD": setting}
     parts = Parts(load_settings(environ | ({"GPU_PHASE_ENABLED": "true", **urls} if sharing else {})))
+    assert parts.stages.ahead == parts.settings.policy.ahead
     assert parts.stages.ahead == (frozenset({"acquire", "prepare"}) if ahead else frozenset())
