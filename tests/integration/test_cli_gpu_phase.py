@@ -169,6 +169,13 @@ def test_sharing_off_while_a_lease_is_held_is_warned_about(voxint, engine, monke
     assert status == 0
     assert fields(out)["phase"].split()[0] == "audio"
     assert "the lease may still be held and the language model stopped" in err
+    for command in (["audio-now"], ["release"], ["hold", "--for", "1h"], ["resume"]):
+        status, out, err = voxint("gpu-phase", *command)
+        assert (status, out) == (1, "")
+        off, left = err.splitlines()
+        assert off == "error: GPU sharing is off (GPU_PHASE_ENABLED=false): nothing was changed"
+        assert "the stored phase is audio and a lease is recorded" in left
+    assert requests(engine) == []
 
 
 @pytest.mark.parametrize("kind", ["audio-now", "release"])

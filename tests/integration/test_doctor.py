@@ -15,6 +15,7 @@ from datetime import timedelta
 
 import pytest
 from docker_engine import PROJECT, SERVICE, FakeContainer, FakeEngine
+from doctor_world import environment
 from phase_world import FakeBroker
 from sqlalchemy import text
 from stored_phase import store_phase
@@ -26,27 +27,6 @@ from voxint.doctor.finding import Severity
 from voxint.gpu_phase.outcomes import Failed, Held
 from voxint.settings import load_settings
 from voxint.wiring import make
-
-CLOSED = "http://127.0.0.1:9"
-
-
-def environment(tmp_path, database_url, redis_url, **more):
-    (tmp_path / "media").mkdir(exist_ok=True)
-    services = {f"{name}_URL": CLOSED for name in ("WHISPER", "PYANNOTE", "TITANET")}
-    leases = {f"GPU_LEASE_{name}_URL": f"{CLOSED}/gpu" for name in ("ACQUIRE", "RELEASE", "STATUS")}
-    return {
-        "DATABASE_URL": database_url,
-        "REDIS_URL": redis_url,
-        "MEDIA_ROOT": str(tmp_path / "media"),
-        "COMPUTE_TIER": "simulated",
-        "GPU_PHASE_ENABLED": "true",
-        "SERVICE_CONTROL": "process",
-        "SERVICE_STATE_DIR": str(tmp_path / "run"),
-        "LLM_BASE_URL": f"{CLOSED}/v1",
-        **services,
-        **leases,
-        **more,
-    }
 
 
 @pytest.fixture(autouse=True)

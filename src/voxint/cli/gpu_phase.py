@@ -156,7 +156,7 @@ def _look(made: Parts) -> PhaseView:
 
 
 def _refuse_when_off(made: Parts) -> None:
-    from voxint.gpu_phase.wording.requests import OFF  # noqa: PLC0415
+    from voxint.gpu_phase.wording.requests import off_words  # noqa: PLC0415
 
     if not made.settings.gpu_phase_enabled:
-        raise CouldNotError(OFF)
+        raise CouldNotError(off_words(_look(made)))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy.exc import SQLAlchemyError
 
 from voxint.db.trouble import place, words
-from voxint.doctor import gpu, host, placement, servers, workers
+from voxint.doctor import gpu, host, placement, servers, weights, workers
 from voxint.doctor.finding import Finding, Severity
 from voxint.gpu_phase.reasons import clean
 from voxint.gpu_phase.status import look
@@ -53,12 +53,13 @@ def run_checks(parts: Parts) -> list[Finding]:
             ("model services", gpu.model_services),
             ("llm endpoints", gpu.llm_endpoints),
             ("media folder", host.media_folder),
+            ("weights", weights.weights),
             ("gpu sharing", gpu.sharing),
             ("broker", gpu.broker),
             ("placement", placement.placement),
         )
     }
-    found = [Finding("settings", Severity.OK, host.settings_words(parts.settings))]
+    found = [Finding("settings", Severity.OK, host.settings_words(parts.settings)), *host.dwell(around)]
     for name, result in at_once(checks, LIMIT_SECONDS).items():
         found += [_broken(name, result)] if isinstance(result, Exception) else result
     return found

@@ -30,6 +30,20 @@ def settings_words(settings: Settings) -> str:
     return f"{sharing}, {tier}, service control {settings.service_control}"
 
 
+def dwell(around: Surroundings) -> list[Finding]:
+    """A min dwell that a single tick uses up: while recordings wait, the language model's jobs never begin."""
+    settings = around.parts.settings
+    policy = settings.policy
+    if not policy.enabled or not settings.llm_endpoints or policy.min_dwell > policy.tick:
+        return []
+    text = (
+        f"GPU_PHASE_MIN_DWELL_SECONDS ({policy.min_dwell.total_seconds():g}) is not above GPU_PHASE_TICK_SECONDS"
+        f" ({policy.tick.total_seconds():g}): while recordings wait, the tick that finds the language model ready gives"
+        " the GPU away again, and its jobs never get a turn. Set it to a few minutes"
+    )
+    return [Finding("min dwell", Severity.WARN, text)]
+
+
 def media_folder(around: Surroundings) -> list[Finding]:
     """The media folder is there, can be written, and has room."""
     folder = around.parts.settings.media_root

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from voxint.gpu_phase.policy import Policy
 
 NO_ANSWER = "the language model does not answer"
+NOT_INSPECTED = "could not inspect"
+NOT_ASKED = "could not ask the broker who holds the GPU"
+NAMES_NO_LEASE = f"the broker says that {HOLDER} holds the GPU, but names no lease"
 REFUSED_NAMING_US = "the broker refused a new lease because voxint already holds one"
 
 
@@ -111,10 +114,10 @@ def release_failed(reason: str) -> str:
 def status_unknown(status: StatusOutcome | None) -> str:
     """Whether a lease of ours is left cannot be found out."""
     if isinstance(status, Failed):
-        return f"could not ask the broker who holds the GPU: {status.reason}"
+        return f"{NOT_ASKED}: {status.reason}"
     if isinstance(status, Held):
-        return f"the broker says that {HOLDER} holds the GPU, but names no lease"
-    return "could not ask the broker who holds the GPU"
+        return NAMES_NO_LEASE
+    return NOT_ASKED
 
 
 def held_by_another(holder: str | None) -> str:
@@ -140,12 +143,19 @@ def blind(seen: Seen) -> str | None:
     """Why no switch may begin: something that must be known could not be asked. None when all is known."""
     unknown = tuple(service for service in seen.services or () if service.condition is Condition.UNKNOWN)
     if unknown:
-        return clean(f"could not inspect {_details(unknown)}")
+        return clean(f"{NOT_INSPECTED} {_details(unknown)}")
     if isinstance(seen.status, Failed) or (
         isinstance(seen.status, Held) and seen.status.holder == HOLDER and seen.status.lease_id is None
     ):
         return clean(status_unknown(seen.status))
     return None
+
+
+def blind_in(note: str | None) -> str | None:
+    """What a stored note says of `blind`, which stands first in it; None where all was known."""
+    if note is None or not note.startswith((NOT_INSPECTED, NOT_ASKED, NAMES_NO_LEASE)):
+        return None
+    return note.partition(f"; {NO_ANSWER}")[0]
 
 
 def trouble(seen: Seen) -> str | None:

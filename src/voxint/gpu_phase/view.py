@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from voxint.gpu_phase import lanes
 from voxint.gpu_phase.model import Phase
-from voxint.gpu_phase.reasons import NO_ANSWER
+from voxint.gpu_phase.reasons import NO_ANSWER, blind_in
 
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
@@ -110,6 +110,14 @@ class PhaseView:
             return False
         # What else is wrong stands before it in the note: then the broker did not say that the GPU is free.
         return state.note.startswith(NO_ANSWER) and self.now - since >= self.policy.release_limit
+
+    @property
+    def blind(self) -> str | None:
+        """What could not be asked, so that no switch begins; None where all is known, or where it matters to none."""
+        state = self.state
+        if not self.enabled or state is None or state.phase not in {Phase.LLM, Phase.ACQUIRING}:
+            return None
+        return blind_in(state.note)
 
     @property
     def switch_wanted(self) -> bool:

@@ -10,6 +10,7 @@ from phase_views import NOON, answered, state_of, view_of
 
 from voxint.gpu_phase.model import EDGES, Cause, Phase, Request, RequestKind
 from voxint.gpu_phase.policy import Policy
+from voxint.gpu_phase.reasons import NAMES_NO_LEASE
 from voxint.gpu_phase.view import document
 from voxint.gpu_phase.wording import figures, notices, phases, requests
 
@@ -415,3 +416,104 @@ def test_without_a_dwell_nothing_is_held_off_and_the_gpu_comes_back_at_once():
     assert said[-1] == (
         "No recording is queued: the GPU comes back at once with nothing done, unless that changes meanwhile."
     )
+
+
+NOT_ASKED = (
+    "could not ask the broker who holds the GPU: cannot reach the broker at http://127.0.0.1:9: connection refused"
+)
+NOT_INSPECTED = "could not inspect whisper (cannot reach Docker at /run/docker.sock: permission denied)"
+SILENT = "the language model does not answer: llm connection refused"
+NO_SWITCH = "o switch to audio begins until this is mended: "
+
+
+@pytest.mark.parametrize("reason", [NOT_ASKED, NOT_INSPECTED, NAMES_NO_LEASE])
+@pytest.mark.parametrize("waiting", [0, 1, 3])
+@pytest.mark.parametrize("post_open", [True, False])
+def test_what_could_not_be_asked_is_said_everywhere_also_while_the_post_lane_is_open(reason, waiting, post_open):
+    note = reason if post_open else f"{reason}; {SILENT}"
+    state = answered(note=note) if post_open else state_of(Phase.LLM, note=note)
+    view = view_of(Phase.LLM, state=state, gpu=(waiting, 0), post=(2, 0))
+    assert view.post_lane.open is post_open
+    assert phases.sharing_line(view, UTC) == ("warn", f"llm: the language model has the GPU. N{NO_SWITCH}{reason}")
+    lines = dict(phases.status_lines(view, UTC))
+    assert lines["gpu lane"] == f"closed; {waiting} waiting, 0 running (n{NO_SWITCH}{reason})"
+    assert lines["post lane"] == ("open" if post_open else "closed") + "; 2 waiting, 0 running" + (
+        "" if post_open else f" ({SILENT})"
+    )
+    assert lines["next try"] == "once what could not be asked answers"
+    banner = notices.notices(view, UTC)[0]
+    assert (banner.level, banner.code, banner.text) == (notices.Level.WARN, "blind", f"N{NO_SWITCH}{reason}.")
+    said = requests.next_step(RequestKind.AUDIO_NOW, view, UTC, woken=True)
+    assert f"But n{NO_SWITCH}{reason}." in said
+
+
+def test_while_the_gpu_is_asked_for_what_could_not_be_inspected_is_said():
+    view = view_of(Phase.ACQUIRING, state=state_of(Phase.ACQUIRING, note=NOT_INSPECTED))
+    severity, text = phases.sharing_line(view, UTC)
+    assert severity == "warn"
+    assert text.endswith(f". The broker is not asked for the GPU until this is mended: {NOT_INSPECTED}")
+
+
+@pytest.mark.parametrize("note", [None, SILENT, "the broker says that other holds the GPU", f"x {NOT_ASKED}"])
+def test_where_all_is_known_nothing_of_it_is_said(note):
+    view = view_of(Phase.LLM, state=answered(note=note), gpu=(3, 0))
+    assert view.blind is None
+    assert phases.sharing_line(view, UTC)[0] == "ok"
+    assert "blind" not in {notice.code for notice in notices.notices(view, UTC)}
+    for phase in set(Phase) - {Phase.LLM, Phase.ACQUIRING}:
+        assert view_of(phase, state=state_of(phase, note=NOT_INSPECTED)).blind is None
+
+
+def test_a_failed_switch_and_what_could_not_be_asked_are_both_said():
+    state = answered(note=NOT_ASKED, failures=2, last_error="no answer", retry_after=NOON + timedelta(minutes=1))
+    view = view_of(Phase.LLM, state=state, gpu=(1, 0))
+    failed = "The last switch failed (2 failures in a row): no answer"
+    assert phases.sharing_line(view, UTC) == (
+        "warn",
+        f"llm: the language model has the GPU. N{NO_SWITCH}{NOT_ASKED}. {failed}",
+    )
+    assert "Next try" not in told(view)[1]
+
+
+def test_a_phase_that_waits_says_for_what_beside_the_gpu_lane():
+    state = state_of(Phase.STARTING_SERVICES, note="waiting for whisper (connection refused)")
+    lines = dict(phases.status_lines(view_of(Phase.STARTING_SERVICES, state=state), UTC))
+    assert lines["gpu lane"] == "closed; 0 waiting, 0 running (waiting for whisper (connection refused))"
+
+
+@pytest.mark.parametrize("dwell", [0, 60, 300])
+def test_a_next_try_that_no_time_binds_names_what_it_waits_for(dwell):
+    policy = Policy(min_dwell=timedelta(seconds=dwell))
+    over = ": the end of min dwell has passed"
+
+    def shown(**values):
+        return dict(phases.status_lines(view_of(Phase.LLM, policy=policy, state=answered(), **values), UTC))["next try"]
+
+    assert shown() == f"as soon as a recording waits{over}"
+    assert shown(gpu=(1, 0)) == f"at the next tick{over}"
+    assert shown(gpu=(1, 0), paused_at=NOON) == f"when the queue goes on{over}"
+    assert shown(paused_at=NOON) == f"as soon as a recording waits{over}"
+    request = Request(1, RequestKind.AUDIO_NOW, Phase.LLM, NOON, "ann")
+    assert shown(request=request) == f"at the next tick{over}"
+    assert shown(hold_until=NOON + timedelta(hours=1), hold_by="ann").endswith("(in 1 h): the hold of ann")
+
+
+def test_the_next_hand_back_names_its_moment_and_then_the_next_tick():
+    wait = state_of(Phase.ERROR, failures=1, retry_after=NOON + timedelta(seconds=30))
+    assert dict(phases.status_lines(view_of(Phase.ERROR, state=wait), UTC))["next try"] == (
+        "2026-11-30 12:00:30 UTC (in 30 s): the wait after a failure"
+    )
+    due = state_of(Phase.ERROR, failures=1, retry_after=NOON)
+    assert dict(phases.status_lines(view_of(Phase.ERROR, state=due), UTC))["next try"] == (
+        "at the next tick: the wait after a failure has passed"
+    )
+
+
+def test_a_refused_request_says_what_is_left_of_the_time_when_sharing_was_on():
+    off = Policy(enabled=False)
+    clean = "GPU sharing is off (GPU_PHASE_ENABLED=false): nothing was changed"
+    assert requests.off_words(view_of(None, policy=off)) == clean
+    assert requests.off_words(view_of(Phase.LLM, policy=off)) == clean
+    left = requests.off_words(view_of(Phase.AUDIO, policy=off)).splitlines()
+    assert left == [clean, phases.leftover(view_of(Phase.AUDIO, policy=off))]
+    assert "the stored phase is audio and a lease is recorded" in left[1]

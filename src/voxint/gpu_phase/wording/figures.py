@@ -72,10 +72,15 @@ def phrase(text: str) -> str:
     return clean(text).rstrip(". ")
 
 
+def capital(text: str) -> str:
+    """With a capital at its start."""
+    return text[:1].upper() + text[1:]
+
+
 def sentence(text: str) -> str:
     """A reason as a sentence of its own: a capital at its start, a stop at its end."""
     text = text.strip()
     if not text:
         return ""
     ended = text if text[-1] in ".!?" else f"{text}."
-    return ended[0].upper() + ended[1:]
+    return capital(ended)

@@ -78,6 +78,8 @@ def _of_phase(view: PhaseView, zone: tzinfo | None) -> list[Notice]:
         return []
     found = []
     waiting = view.gpu_lane.waiting
+    if view.blind is not None:
+        found.append(Notice(Level.WARN, "blind", figures.sentence(phases.no_switch(view))))
     if view.paused and waiting:
         text = f"The queue is paused. {figures.count(waiting, 'recording')} {figures.are(waiting)} queued."
         found.append(Notice(Level.NOTE, "paused", text))
@@ -103,7 +105,7 @@ def _waiting_for_gpu(view: PhaseView, zone: tzinfo | None) -> str:
     if state is not None and state.failures and state.last_error:
         text += f" The last switch failed: {figures.sentence(clean(state.last_error))}"
         following = view.next_try
-        if following is not None and following.at > view.now:
+        if following is not None and following.at > view.now and view.blind is None:
             text += f" Next try at {figures.clock(following.at, view.now, zone)}."
     elif view.held and view.hold_until is not None:
         text += f" An operator holds switches off until {figures.clock(view.hold_until, view.now, zone)}."

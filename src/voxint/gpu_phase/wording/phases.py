@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from voxint.gpu_phase.model import Cause, Phase
+from voxint.gpu_phase.model import Cause, Phase, RequestKind
 from voxint.gpu_phase.reasons import clean
 from voxint.gpu_phase.view import NO_PHASE
 from voxint.gpu_phase.wording import figures
@@ -90,7 +90,7 @@ def status_lines(view: PhaseView, zone: tzinfo | None) -> list[tuple[str, str]]:
         ("failures", str(state.failures) if state else "0"),
         ("next try", next_try(view, zone)),
         ("request", _request(view, zone)),
-        ("gpu lane", _lane(view.gpu_lane, paused=view.paused)),
+        ("gpu lane", _lane(view.gpu_lane, paused=view.paused) + _held_up(view)),
         ("post lane", _lane(view.post_lane) + _waits_for(view)),
     ]
 
@@ -117,13 +117,25 @@ def next_try(view: PhaseView, zone: tzinfo | None) -> str:
     following = view.next_try
     if following is None:
         return ABSENT
+    if view.blind is not None:
+        return "once what could not be asked answers"
     words = {
         "min dwell": "the end of min dwell",
         "backoff": "the wait after a failure",
         "release": "the wait that a release asked for",
         "hold": f"the hold of {view.hold_by}" if view.hold_by else "the hold",
     }[following.binds]
-    return f"{figures.ahead(following.at, view.now, zone)}: {words}"
+    if following.at > view.now:
+        return f"{figures.ahead(following.at, view.now, zone)}: {words}"
+    return f"{_begins(view)}: {words} has passed"
+
+
+def _begins(view: PhaseView) -> str:
+    """What the next try waits for where no time binds it any more."""
+    asked = view.request is not None and view.request.kind is RequestKind.AUDIO_NOW
+    if view.phase is Phase.ERROR or view.switch_wanted or asked:
+        return "at the next tick"
+    return "when the queue goes on" if view.paused and view.gpu_lane.waiting else "as soon as a recording waits"
 
 
 def _request(view: PhaseView, zone: tzinfo | None) -> str:
@@ -141,11 +153,29 @@ def _lane(lane: LaneView, *, paused: bool = False) -> str:
     return f"{opened}; {lane.waiting:,} waiting, {lane.running:,} running"
 
 
+def _held_up(view: PhaseView) -> str:
+    """What the tick saw that keeps the GPU's lane waiting, or that goes wrong in it."""
+    state = view.state
+    if not view.enabled or state is None or not state.note:
+        return ""
+    if view.blind is not None:
+        return f" ({no_switch(view)})"
+    return "" if state.phase is Phase.LLM else f" ({clean(state.note)})"
+
+
 def _waits_for(view: PhaseView) -> str:
     state = view.state
-    if state is None or state.phase is not Phase.LLM or view.post_lane.open or not state.note:
+    if not view.enabled or state is None or state.phase is not Phase.LLM or view.post_lane.open or not state.note:
         return ""
-    return f" ({clean(state.note)})"
+    # What could not be asked keeps the other lane waiting, and stands there.
+    note = state.note.removeprefix(view.blind or "").lstrip("; ")
+    return f" ({clean(note)})" if note else ""
+
+
+def no_switch(view: PhaseView) -> str:
+    """Something that must be known could not be asked: what does not happen, and why."""
+    what = "the broker is not asked for the GPU" if view.phase is Phase.ACQUIRING else "no switch to audio begins"
+    return f"{what} until this is mended: {figures.phrase(view.blind or '')}"
 
 
 def not_run_since(view: PhaseView, zone: tzinfo | None) -> str:
@@ -170,10 +200,23 @@ def sharing_line(view: PhaseView, zone: tzinfo | None) -> tuple[str, str]:
     if view.llm_overdue:
         return "warn", llm_overdue(view)
     words = f"{state.phase.value}: {PHASE_WORDS[state.phase]}"
-    if state.failures and state.last_error:
-        failed = f"The last switch failed ({figures.count(state.failures, 'failure')} in a row)"
-        return "warn", f"{words}. {failed}: {figures.phrase(state.last_error)}. Next try: {next_try(view, zone)}"
+    wrong = _wrong(view, zone)
+    if wrong:
+        return "warn", ". ".join([words, *wrong])
     return ("ok", f"{words}. {clean(state.note)}" if state.note else words)
+
+
+def _wrong(view: PhaseView, zone: tzinfo | None) -> list[str]:
+    """What is wrong in a phase that is none itself."""
+    state, found = view.state, []
+    if view.blind is not None:
+        found.append(figures.capital(no_switch(view)))
+    if state is not None and state.failures and state.last_error:
+        failed = f"The last switch failed ({figures.count(state.failures, 'failure')} in a row)"
+        found.append(f"{failed}: {figures.phrase(state.last_error)}")
+        if view.blind is None:
+            found.append(f"Next try: {next_try(view, zone)}")
+    return found
 
 
 def error_words(view: PhaseView, zone: tzinfo | None) -> str:

@@ -13,7 +13,12 @@ if TYPE_CHECKING:
 
     from voxint.gpu_phase.view import PhaseView
 
-OFF = "GPU sharing is off (GPU_PHASE_ENABLED=false): nothing was changed"
+_OFF = "GPU sharing is off (GPU_PHASE_ENABLED=false): nothing was changed"
+
+
+def off_words(view: PhaseView) -> str:
+    """Why a request is refused, and on a line of its own what is left of the time when sharing was on."""
+    return f"{_OFF}\n{phases.leftover(view)}" if view.leftover else _OFF
 
 
 def next_step(kind: RequestKind, view: PhaseView, zone: tzinfo | None, *, woken: bool) -> list[str]:
@@ -36,6 +41,8 @@ def next_step(kind: RequestKind, view: PhaseView, zone: tzinfo | None, *, woken:
     said = [_filled(texts[view.state.phase], view, zone, soon)]
     if kind is RequestKind.AUDIO_NOW:
         said += _overrides(view, zone)
+        if view.blind is not None:
+            said.append(f"But {phases.no_switch(view)}.")
     said += _nothing_to_do(kind, view)
     if view.silent:
         said.append(f"But {phases.not_run_since(view, zone)}: the request waits until it runs again.")
