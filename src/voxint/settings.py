@@ -106,6 +106,22 @@ WARM_UPS = ("none", "speech", "transcription")
 _SPEACHES = "speaches"
 """speaches has a health path of its own, and answers there before a model is loaded."""
 
+
+def _run_language(value: str) -> str:
+    if not re.fullmatch(r"auto|[a-z]{2,3}(-[a-z0-9]{2,8})?", value):
+        raise ValueError("must be a code such as en, de or pt-br, or auto")
+    return value
+
+
+def _run_speakers(value: str) -> str:
+    found = re.fullmatch(r"(\d{1,2})(?:-(\d{1,2}))?", value)
+    if value and (found is None or not 1 <= int(found[1]) <= int(found[2] or found[1]) <= 50):
+        raise ValueError("must be a number like 2 or a range like 2-4, between 1 and 50")
+    return value
+
+
+RunLanguage = Annotated[str, AfterValidator(_run_language)]
+RunSpeakers = Annotated[str, AfterValidator(_run_speakers)]
 HttpUrl = Annotated[str, AfterValidator(_http_url)]
 SecretUrl = Annotated[SecretStr, AfterValidator(_secret_url)]
 HeaderSecret = Annotated[SecretStr, AfterValidator(_token)]
@@ -240,6 +256,13 @@ class Settings(BaseModel):
     url_allow_private: bool = Field(False, description="Whether recordings may be fetched from private addresses.")  # noqa: FBT003
     url_max_bytes: Annotated[int, Field(ge=1)] = Field(
         8 << 30, description="The largest recording that is fetched from an address, in bytes."
+    )
+    run_language: RunLanguage = Field(
+        "auto", description="The language of recordings that are added without one: a code such as en, or auto."
+    )
+    run_speakers: RunSpeakers = Field(
+        "",
+        description="How many speak in recordings that are added without a number: 2, or 2-4. Empty: the model tells.",
     )
     inbox_enabled: bool = Field(False, description="Whether files put into MEDIA_ROOT/inbox are added by themselves.")  # noqa: FBT003
     keep_source: bool = Field(True, description="Whether a recording's own file is kept once its transcript is done.")  # noqa: FBT003

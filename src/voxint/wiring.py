@@ -86,9 +86,14 @@ class Parts:
     def run_store(self) -> RunStore:
         """The recordings."""
         from voxint.recordings.address import LOOK_TOTAL, rules_of  # noqa: PLC0415
-        from voxint.recordings.runs import RunStore  # noqa: PLC0415
+        from voxint.recordings.run import SpeakerRange  # noqa: PLC0415
+        from voxint.recordings.runs import Defaults, RunStore  # noqa: PLC0415
+        from voxint.recordings.titles import language_code  # noqa: PLC0415
 
-        return RunStore(self.engine, self.settings.media_root, rules_of(self.settings, total=LOOK_TOTAL))
+        settings = self.settings
+        defaults = Defaults(language_code(settings.run_language), SpeakerRange.parse(settings.run_speakers))
+        rules = rules_of(settings, total=LOOK_TOTAL)
+        return RunStore(self.engine, settings.media_root, rules, defaults=defaults)
 
     @cached_property
     def transcripts(self) -> Transcripts:

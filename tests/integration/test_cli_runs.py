@@ -92,6 +92,54 @@ def test_cancel_and_requeue(voxint, recording):
     assert (status, err) == (1, "error: recording 1 is queued: it cannot be requeued\n")
 
 
+def test_language_and_speakers_have_defaults_that_a_recording_may_change(voxint, recording, monkeypatch):
+    monkeypatch.setenv("RUN_LANGUAGE", "de")
+    monkeypatch.setenv("RUN_SPEAKERS", "2-3")
+    voxint("runs", "add", recording("a.wav"))
+    voxint("runs", "add", recording("b.wav"), "--language", "auto", "--speakers", "1")
+    listed = {run["title"]: run for run in json.loads(voxint("runs", "list", "--json")[1])}
+    told = {title: (run["language"], run["speakers_min"], run["speakers_max"]) for title, run in listed.items()}
+    assert told == {"a": ("de", 2, 3), "b": (None, 1, 1)}
+    for name, value in (("RUN_LANGUAGE", "German"), ("RUN_SPEAKERS", "4-2"), ("RUN_SPEAKERS", "many")):
+        monkeypatch.setenv(name, value)
+        status, _, err = voxint("runs", "list")
+        assert status != 0
+        assert f"{name}: must be" in err
+        monkeypatch.delenv(name)
+
+
+def _ending(monkeypatch, engine, *states):
+    """At each look at the recording, the next of these (status, error) is what a worker has made of it."""
+    from voxint.cli import runs_follow
+
+    left = list(states)
+
+    class Bell:
+        def wait(self, seconds):
+            status, error = left.pop(0)
+            with engine.begin() as connection:
+                connection.execute(
+                    text("UPDATE run SET status = :status, error = :error, stage = 'prepare'"),
+                    {"status": status, "error": error},
+                )
+
+    monkeypatch.setattr(runs_follow, "Event", Bell)
+
+
+def test_add_waits_for_the_end_and_tells_the_steps(voxint, recording, engine, monkeypatch):
+    _ending(monkeypatch, engine, ("running", None), ("running", None), ("done", None))
+    status, out, err = voxint("runs", "add", recording(), "--wait")
+    assert (status, out) == (0, "1  talk  done\n")
+    assert err == "1  acquire queued\n1  prepare running\n1  done\n"
+
+
+def test_add_that_waits_tells_a_failure_by_its_exit_status(voxint, recording, engine, monkeypatch):
+    _ending(monkeypatch, engine, ("failed", "there is no audio track in it"))
+    status, out, err = voxint("runs", "add", recording(), "--wait", "--json")
+    assert (status, json.loads(out)[0]["status"]) == (1, "failed")
+    assert err.endswith("1  failed: there is no audio track in it\n")
+
+
 def test_pause_and_resume(voxint, engine):
     assert voxint("runs", "pause")[0] == 0
     with engine.begin() as connection:

@@ -129,3 +129,21 @@ def test_an_address_on_this_machine_is_refused(voxint):
     assert status == 1
     assert "not on the public internet" in err
     assert "s3cret" not in err
+
+
+def test_show_lists_the_jobs_and_one_is_cancelled_alone(voxint):
+    voxint("runs", "ask", 1, "translation", "--language", "de")
+    voxint("runs", "ask", 1, "run_assets")
+    status, out, _ = voxint("runs", "cancel", 1, "--job", "run_assets")
+    assert (status, out) == (0, "run_assets of recording 1 is cancelled\n")
+    shown = json.loads(voxint("runs", "show", 1, "--json")[1])
+    assert shown["status"] == "done"
+    assert [(job["kind"], job["state"], job["options"]) for job in shown["jobs"]] == [
+        ("run_assets", "cancelled", {}),
+        ("translation", "queued", {"language": "de"}),
+    ]
+    lines = voxint("runs", "show", 1)[1].splitlines()
+    assert [line.split()[:2] for line in lines[-2:]] == [["run_assets", "cancelled"], ["translation", "queued"]]
+    status, out, err = voxint("runs", "cancel", 1, "--job", "run_assets")
+    assert (status, out, err) == (1, "", "error: no run_assets of recording 1 is under way\n")
+    assert voxint("runs", "cancel", 1, "--job", "lunch")[0] == 2

@@ -32,9 +32,14 @@ def add(
         str | None, typer.Option(help="A code such as en; the model tells where it is left out.")
     ] = None,
     speakers: Annotated[str | None, typer.Option(help="How many speak: 2, or 2-4.")] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for their end, and tell each step on stderr.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Queue recordings. A file that is none is refused, and the others are queued all the same."""
+    """Queue recordings. A file that is none is refused, and the others are queued all the same.
+
+    With --wait the exit status is 1 also where one of them failed or was cancelled.
+    """
+    from voxint.cli.runs_follow import until_ended  # noqa: PLC0415
     from voxint.recordings.errors import NotAddedError  # noqa: PLC0415
     from voxint.work.publish import wake_after_adding  # noqa: PLC0415
 
@@ -49,16 +54,18 @@ def add(
                 refused.append(str(error))
         if added:
             wake_after_adding(made.settings)
+        if wait:
+            added = until_ended(made.run_store, added)
     if as_json:
         from voxint.cli.runs_view import record  # noqa: PLC0415
 
         say_json([record(run) for run in added])
     else:
         for run in added:
-            say(f"{run.id}  {run.title}")
+            say(f"{run.id}  {run.title}" + (f"  {run.status}" if wait else ""))
     for text in refused:
         complain(text)
-    if refused:
+    if refused or (wait and any(run.status != "done" for run in added)):
         raise typer.Exit(1)
 
 
@@ -88,13 +95,17 @@ def show(run: RunId, *, as_json: Json = False) -> None:
 
     with parts() as made:
         detail = _detail(made, run)
+        asked = made.jobs.list(run)
     if as_json:
-        say_json(runs_view.record_detail(detail))
+        say_json(runs_view.record_detail(detail, asked))
         return
     say_pairs(runs_view.lines(detail.run))
     if detail.executions:
         say("")
         say_table(runs_view.EXECUTION_HEADS, [runs_view.execution_row(execution) for execution in detail.executions])
+    if asked:
+        say("")
+        say_table(runs_view.JOB_HEADS, [runs_view.job_row(job) for job in asked])
 
 
 @app.command()
@@ -109,11 +120,20 @@ def requeue(run: RunId) -> None:
 
 
 @app.command()
-def cancel(run: RunId) -> None:
-    """End a recording that is not done."""
+def cancel(
+    run: RunId,
+    job: Annotated[
+        str | None, typer.Option("--job", help="Only this job beside it: run_assets, translation, speaker_research.")
+    ] = None,
+) -> None:
+    """End a recording that is not done, or one job beside it."""
     with parts() as made:
-        _change(lambda: made.lifecycle.cancel(run))
-    say(f"recording {run} is cancelled")
+        if job is None:
+            _change(lambda: made.lifecycle.cancel(run))
+        else:
+            kind = job
+            _change(lambda: made.jobs.cancel(run, kind))
+    say(f"recording {run} is cancelled" if job is None else f"{job} of recording {run} is cancelled")
 
 
 @app.command()
@@ -150,3 +170,5 @@ def _change(step: Callable[[], str | None]) -> str | None:
         return step()
     except NotPossibleError as error:
         raise CouldNotError(str(error)) from error
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error

@@ -9,10 +9,14 @@ from voxint.gpu_phase.view import iso
 from voxint.gpu_phase.wording import figures
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from voxint.recordings.jobs.store import Job
     from voxint.recordings.run import Execution, Run, RunDetail
 
 HEADS = ("id", "status", "stage", "progress", "length", "added", "title")
 EXECUTION_HEADS = ("stage", "attempt", "started", "took", "outcome", "detail")
+JOB_HEADS = ("job", "state", "progress", "for", "asked", "error")
 ABSENT = "-"
 
 
@@ -74,6 +78,31 @@ def execution_row(execution: Execution) -> tuple[str, ...]:
     )
 
 
+def job_row(job: Job) -> tuple[str, ...]:
+    """One job beside a recording."""
+    return (
+        job.kind,
+        job.state,
+        ABSENT if job.progress is None or job.state != "running" else f"{job.progress:.0%}",
+        str(job.options.get("language", "")),
+        figures.moment(job.queued_at, None),
+        job.error or "",
+    )
+
+
+def job_record(job: Job) -> dict[str, object]:
+    """One job beside a recording as a JSON object."""
+    return {
+        "kind": job.kind,
+        "state": job.state,
+        "options": dict(job.options),
+        "queued_at": iso(job.queued_at),
+        "finished_at": iso(job.finished_at),
+        "progress": job.progress,
+        "error": job.error,
+    }
+
+
 def record(run: Run) -> dict[str, object]:
     """A recording as a JSON object."""
     return {
@@ -97,8 +126,8 @@ def record(run: Run) -> dict[str, object]:
     }
 
 
-def record_detail(detail: RunDetail) -> dict[str, object]:
-    """A recording with its history as a JSON object."""
+def record_detail(detail: RunDetail, jobs: Sequence[Job] = ()) -> dict[str, object]:
+    """A recording with its history, and the jobs beside it, as a JSON object."""
     executions = [
         {
             "kind": execution.kind,
@@ -111,4 +140,9 @@ def record_detail(detail: RunDetail) -> dict[str, object]:
         }
         for execution in detail.executions
     ]
-    return {**record(detail.run), "executions": executions, "results": list(detail.results)}
+    return {
+        **record(detail.run),
+        "executions": executions,
+        "jobs": [job_record(job) for job in jobs],
+        "results": list(detail.results),
+    }

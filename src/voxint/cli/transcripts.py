@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path  # noqa: TC003 - typer reads it at run time
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from voxint.cli.environment import parts
 from voxint.cli.output import CouldNotError, complain, say, say_json, say_table
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from voxint.recordings.jobs.store import Job
 
 RunId = Annotated[int, typer.Argument(metavar="RUN", help="The recording's number.", min=1)]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -87,6 +82,8 @@ def ask(
 
 def jobs(run: RunId, *, as_json: Json = False) -> None:
     """What was asked for beside a transcript, and what came of it."""
+    from voxint.cli.runs_view import JOB_HEADS, job_record, job_row  # noqa: PLC0415
+
     with parts() as made:
         found = made.jobs.list(run)
         results = made.run_store.results(run) if as_json else {}
@@ -94,7 +91,7 @@ def jobs(run: RunId, *, as_json: Json = False) -> None:
         kinds = {each.kind for each in found}
         say_json(
             {
-                "jobs": [_record(each) for each in found],
+                "jobs": [job_record(each) for each in found],
                 "results": {kind: results[kind] for kind in sorted(kinds & set(results))},
             }
         )
@@ -102,7 +99,7 @@ def jobs(run: RunId, *, as_json: Json = False) -> None:
     if not found:
         say("Nothing was asked for.")
         return
-    say_table(("job", "state", "for", "asked", "error"), [_row(each) for each in found])
+    say_table(JOB_HEADS, [job_row(each) for each in found])
 
 
 def delete(
@@ -127,22 +124,6 @@ def delete(
         complain(words)
     if refused:
         raise typer.Exit(1)
-
-
-def _record(job: Job) -> dict[str, object]:
-    return {
-        "kind": job.kind,
-        "state": job.state,
-        "options": dict(job.options),
-        "queued_at": job.queued_at.isoformat(),
-        "finished_at": job.finished_at.isoformat() if job.finished_at else None,
-        "progress": job.progress,
-        "error": job.error,
-    }
-
-
-def _row(job: Job) -> Sequence[str]:
-    return (job.kind, job.state, str(job.options.get("language", "")), _local(job.queued_at), job.error or "")
 
 
 def _local(moment: object) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +35,14 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
+class Defaults:
+    """What holds for a recording of which nothing else is said: a language code (None: the model tells), speakers."""
+
+    language: str | None = None
+    speakers: SpeakerRange = field(default_factory=SpeakerRange)
+
+
+@dataclass(frozen=True, slots=True)
 class _Seen:
     """A source that can be added."""
 
@@ -53,6 +61,7 @@ class RunStore:
         media_root: the folder below which every run has its own.
         rules: what may be fetched from addresses.
         look_into: reads a media file's headers; a child process by default.
+        defaults: language and speakers of recordings that are added without.
     """
 
     def __init__(
@@ -61,11 +70,13 @@ class RunStore:
         media_root: Path,
         rules: Rules = PUBLIC_ONLY,
         look_into: Callable[[Path], MediaFacts] = probe,
+        defaults: Defaults | None = None,
     ) -> None:
         self._engine = engine
         self._media_root = media_root
         self._rules = rules
         self._look_into = look_into
+        self._defaults = defaults or Defaults()
 
     def add(
         self,
@@ -81,16 +92,16 @@ class RunStore:
         Args:
             source: a media file's path, or, as text, an http or https address.
             title: how it is shown; the file's name where it is not given.
-            language: a language code such as `en`; None or `auto` lets the model tell.
-            speakers: `3` or `2-4`; None lets the model tell.
+            language: a language code such as `en`; `auto` lets the model tell; None is the default of the settings.
+            speakers: `3` or `2-4`; None is the default of the settings.
             uploaded: the file was put there for us, and is taken away once it is taken in.
 
         Raises:
             NotAddedError: it is no recording that can be worked on; nothing was queued.
         """
         try:
-            code = language_code(language)
-            spoken = speakers if isinstance(speakers, SpeakerRange) else SpeakerRange.parse(speakers)
+            code = self._defaults.language if language is None else language_code(language)
+            spoken = speakers if isinstance(speakers, SpeakerRange) else self._speakers(speakers)
         except ValueError as error:
             raise NotAddedError(str(error)) from None
         seen = self._seen(source, uploaded=uploaded)
@@ -110,6 +121,9 @@ class RunStore:
         if run is None:
             raise NotAddedError("the recording was taken away while it was added")
         return run
+
+    def _speakers(self, told: str | None) -> SpeakerRange:
+        return self._defaults.speakers if told is None else SpeakerRange.parse(told)
 
     def _seen(self, source: str | Path, *, uploaded: bool) -> _Seen:
         if isinstance(source, str) and is_url(source):

@@ -275,3 +275,42 @@ def test_a_connection_that_breaks_under_the_repair_is_an_attempt(world, make_wav
     world.shift(60)
     world.finish()
     assert world.runs.get(run.id).status == "done"
+
+
+def test_a_queued_job_is_cancelled_and_can_be_asked_for_again(world, done):
+    run = done()
+    jobs = Jobs(world.engine)
+    jobs.ask(run, "run_assets")
+    jobs.ask(run, "translation", language="de")
+    jobs.cancel(run, "run_assets")
+    assert {job.kind: job.state for job in jobs.list(run)} == {"run_assets": "cancelled", "translation": "queued"}
+    assert world.work("post", 3) == ["translation"]
+    assert world.runs.get(run).status == "done"
+    jobs.ask(run, "run_assets")
+    assert world.work("post") == ["run_assets"]
+
+
+def test_a_job_that_is_cancelled_while_a_worker_is_at_it_leaves_no_result(world, done):
+    run = done()
+    jobs = Jobs(world.engine)
+    jobs.ask(run, "run_assets")
+
+    def cancel_meanwhile(request):
+        jobs.cancel(run, "run_assets")
+        return says(json.dumps({"summary": "Too late.", "chapters": [], "actions": []}))
+
+    world.services.script["language_model"] = [cancel_meanwhile]
+    assert world.work("post") == ["run_assets"]
+    assert "run_assets" not in world.runs.results(run)
+    assert jobs.list(run)[0].state == "cancelled"
+    last = world.runs.show(run).executions[-1]
+    assert (last.kind, last.outcome) == ("run_assets", "cancelled")
+
+
+def test_what_is_not_under_way_cannot_be_cancelled(world, done):
+    run = done()
+    jobs = Jobs(world.engine)
+    with pytest.raises(ValueError, match="no job"):
+        jobs.cancel(run, "transcribe")
+    with pytest.raises(NotPossibleError, match="no translation of recording"):
+        jobs.cancel(run, "translation")

@@ -10,6 +10,7 @@ from sqlalchemy.exc import IntegrityError
 
 from voxint.db import clock
 from voxint.db.tables import JOBS, WORK_ITEM
+from voxint.gpu_phase import queue
 from voxint.recordings.lifecycle import NotPossibleError
 from voxint.recordings.titles import language_code
 
@@ -75,6 +76,33 @@ class Jobs:
                 )
         except IntegrityError as error:
             raise NotPossibleError(f"{kind} of recording {run_id} is under way: wait until it is done") from error
+
+    def cancel(self, run_id: int, kind: str) -> None:
+        """End a job that is queued or running. A worker that is at it loses its claim, and its result with it.
+
+        Raises:
+            NotPossibleError: none of that kind is under way.
+            ValueError: there is no such job.
+        """
+        if kind not in KINDS:
+            raise ValueError(f"there is no job {kind!r}: it is one of {', '.join(KINDS)}")
+        with self._engine.begin() as connection:
+            now = clock.read(connection)
+            item = connection.execute(
+                text(
+                    "SELECT id, claim_token FROM work_item WHERE run_id = :run AND kind = :kind"
+                    " AND state IN ('queued', 'running') FOR UPDATE"
+                ),
+                {"run": run_id, "kind": kind},
+            ).one_or_none()
+            if item is None:
+                raise NotPossibleError(f"no {kind} of recording {run_id} is under way")
+            if item.claim_token is not None:
+                queue.end_execution(connection, item.claim_token, "cancelled", "cancelled by an operator", now)
+            connection.execute(
+                text("UPDATE work_item SET state = 'cancelled', claim_token = NULL, finished_at = :now WHERE id = :id"),
+                {"id": item.id, "now": now},
+            )
 
     def list(self, run_id: int) -> tuple[Job, ...]:
         """A run's jobs, the newest first."""
