@@ -17,12 +17,13 @@ compile pyproject.toml -o "$out/app.txt"
 compile pyproject.toml --extra standalone --extra offline -c "$out/app.txt" -o "$out/standalone.txt"
 compile pyproject.toml --extra standalone --extra offline --group dev -c "$out/standalone.txt" -o "$out/dev.txt"
 compile --group browser -c "$out/dev.txt" -o "$out/browser.txt"
+compile pyproject.toml --extra standalone --extra offline --group quality -c "$out/dev.txt" -o "$out/quality.txt"
 for group in models-cpu whisper-cuda pyannote-cuda titanet-cuda; do
     compile --group "$group" -o "$out/$group.txt"
 done
 compile --no-deps requirements/no-deps.in -o "$out/no-deps.txt"
 if [ "$out" != requirements ]; then
-    for name in app standalone dev browser models-cpu whisper-cuda pyannote-cuda titanet-cuda no-deps; do
+    for name in app standalone dev quality browser models-cpu whisper-cuda pyannote-cuda titanet-cuda no-deps; do
         diff -u "requirements/$name.txt" "$out/$name.txt" || {
             echo "requirements/$name.txt is out of date: run scripts/lock.sh" >&2
             exit 1

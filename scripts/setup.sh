@@ -2,6 +2,7 @@
 # Makes .venv with everything a group needs, from the hashed requirements files. Quick where nothing changed.
 #   scripts/setup.sh standalone   what `make demo` needs
 #   scripts/setup.sh dev          that, and what `make test` and `make check` need
+#   scripts/setup.sh quality      what `make demo` needs, and the scorers of `make quality`
 set -eu
 cd "$(dirname "$0")/.."
 group=${1:-standalone}
@@ -18,7 +19,7 @@ command -v "$python" >/dev/null 2>&1 || {
     exit 1
 }
 
-# What this environment was made from. A group that holds more serves for one that holds less.
+# What this environment was made from. The other groups hold all that `standalone` does, with the same versions.
 stamp() {
     {
         "$python" -c 'import sys; print(sys.version)'
@@ -26,9 +27,9 @@ stamp() {
         cat pyproject.toml "requirements/$1.txt" requirements/no-deps.txt scripts/setup.sh
     } | cksum
 }
-for made in dev standalone; do
+for made in dev quality standalone; do
     if [ -f ".venv/made-for-$made" ] && [ "$(cat ".venv/made-for-$made")" = "$(stamp "$made")" ]; then
-        if [ "$made" = "$group" ] || [ "$made" = dev ]; then exit 0; fi
+        if [ "$made" = "$group" ] || [ "$group" = standalone ]; then exit 0; fi
     fi
 done
 
@@ -40,7 +41,7 @@ if [ ! -x .venv/bin/python ]; then
         exit 1
     }
 fi
-rm -f .venv/made-for-*
+rm -f ".venv/made-for-$group"
 say "installing the $group packages into .venv (about 300 MB to download the first time)"
 # uv does in seconds what pip does in a minute; without it pip does the same work.
 uv=$(command -v uv || true)
