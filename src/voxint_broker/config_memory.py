@@ -14,7 +14,7 @@ class Memory(ConfigPart):
     """The proof that the GPU is free. Two readings in a row must say so, and a failed reading says nothing."""
 
     readings: Annotated[int, Field(ge=1, le=10)] = Field(2, description="Readings in a row that must say free.")
-    interval_seconds: Annotated[float, Field(ge=0.001, le=60)] = Field(0.005, description="Time between two of them.")
+    interval_seconds: Annotated[float, Field(ge=0.001, le=60)] = Field(0.002, description="Time between two of them.")
     limit_seconds: Seconds = Field(60, description="The longest wait for free memory.")
 
 

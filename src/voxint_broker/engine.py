@@ -334,7 +334,8 @@ class Broker:
         ended = [
             part.adapter
             for part in self._parts
-            if part.adapter.keep_running and part.adapter.look().condition is Condition.STOPPED
+            if part.adapter.keep_running
+            and ((look := part.adapter.look()).condition is Condition.STOPPED or look.leftover)
         ]
         if not ended:
             if (clock.now() - self._record.since).total_seconds() > _SETTLED_SECONDS:
@@ -380,10 +381,10 @@ class Broker:
         return self._record.state is State.ACQUIRING or (self._record.state is State.HELD and not lease.fetched)
 
     def _all_run(self) -> bool | None:
-        looks = [part.adapter.look().condition for part in self._parts]
-        if Condition.STOPPED in looks:
+        looks = [part.adapter.look() for part in self._parts]
+        if any(look.condition is Condition.STOPPED or look.leftover for look in looks):
             return False
-        return None if Condition.UNKNOWN in looks else True
+        return None if any(look.condition is Condition.UNKNOWN for look in looks) else True
 
     def _tell(self, text: str) -> None:
         """Say a thing once in a state, in the log and in the status."""

@@ -63,6 +63,10 @@ class SimulatedService:
             self.end()
         return Look(Condition.RUNNING if self.runs else Condition.STOPPED)
 
+    def sweep(self) -> Look:
+        """There is no more to see."""
+        return self.look()
+
     def levels(self) -> tuple[StopLevel, ...]:
         """Two ways, as most services have."""
         return (StopLevel("SIGTERM", 0.2 + self.behaviour.stop_seconds), StopLevel("SIGKILL", 0.2))

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from voxint_broker.config_services import Drain, Ready
     from voxint_broker.memory.reading import Gauge
 
-QUICK_SECONDS = 1.0
-"""For so long a beginning switch is watched closely; afterwards less so."""
-
 POLL_SECONDS = 0.025
-"""How often it is looked during a switch."""
+"""How often it is looked during a switch, once it has taken a while."""
 
-_QUICK_POLL_SECONDS = 0.005
+_SHORTEST_POLL_SECONDS = 0.001
+_POLL_SHARE = 0.05
+"""A wait is looked at after each further twentieth of its time: it is noticed at most so much too late."""
+
 _OFF_THE_GPU = frozenset({Condition.STOPPED, Condition.ASLEEP})
 
 
@@ -156,7 +156,7 @@ class Switch:
             adapter.wait(min(_poll(passed), level.seconds - passed))
 
     def prove(self) -> None:
-        """Wait until the readings say free as often in a row as wanted."""
+        """Wait until the readings say free as often in a row as wanted, and nothing of a service is left."""
         detail = self._free_within(self._rules.limit_seconds)
         if detail is not None:
             raise StepFailedError(f"the GPU's memory is not free after {self._rules.limit_seconds:g} s: {detail}")
@@ -168,10 +168,16 @@ class Switch:
 
     def _free_within(self, seconds: float) -> str | None:
         begun = clock.monotonic()
-        in_a_row = 0
+        in_a_row, swept = 0, False
         while True:
             reading = self._gauge.read()
             in_a_row = in_a_row + 1 if reading.enough else 0
+            read_at = clock.monotonic()
+            if in_a_row and not swept:
+                swept = True
+                if self._sweep():
+                    begun, in_a_row, swept = clock.monotonic(), 0, False
+                    continue
             if in_a_row >= self._rules.readings:
                 return None
             passed = clock.monotonic() - begun
@@ -179,7 +185,17 @@ class Switch:
                 return reading.detail if reading.enough is not None else f"unknown: {reading.detail}"
             self._watch.check()
             self._watch.say("prove", reading.detail)
-            self._watch.pause(self._rules.interval_seconds if in_a_row else _poll(passed))
+            if in_a_row:  # the sweep between two readings is a part of their interval
+                self._watch.pause(max(self._rules.interval_seconds - (clock.monotonic() - read_at), 0))
+            else:
+                self._watch.pause(_poll(passed))
+
+    def _sweep(self) -> bool:
+        """Stop what is left of services that count as gone; whether there was anything."""
+        left = [part.adapter for part in self._parts if part.adapter.sweep().leftover]
+        for adapter in left:
+            self.stop(adapter)
+        return bool(left)
 
     def restore(self, *, must_be_free: bool) -> None:
         """Start what does not run, and wait until everything answers.
@@ -195,6 +211,9 @@ class Switch:
                 self._watch.check()
                 self._watch.say("look", f"{part.adapter.name}: {look.detail}")
                 self._watch.pause(1.0)
+                look = part.adapter.look()
+            if look.leftover:
+                self.stop(part.adapter)
                 look = part.adapter.look()
             if look.condition in _OFF_THE_GPU:
                 if not proven:
@@ -244,4 +263,4 @@ class Switch:
 
 
 def _poll(passed: float) -> float:
-    return _QUICK_POLL_SECONDS if passed < QUICK_SECONDS else POLL_SECONDS
+    return min(max(_POLL_SHARE * passed, _SHORTEST_POLL_SECONDS), POLL_SECONDS)

@@ -78,12 +78,18 @@ def test_a_process_that_left_the_group_is_stopped_as_well(tmp_path):
     lm = adapter(tmp_path, kind="child", command=["sh", "-c", "setsid sleep 63 & sleep 64"])
     lm.start()
     mark = f"{MARK}=test/lm"
+    (leader,) = lm.look().pids
     limit = time.monotonic() + 20
-    while len(processes.marked(mark)) < 3:
+    while len(found := processes.marked(mark)) < 3 or set(found) <= set(processes.in_group(leader)):
         assert time.monotonic() < limit
         time.sleep(0.01)
     lm.stop(lm.levels()[0])
+    until(lm, Condition.STOPPED)  # its group is gone
+    swept = lm.sweep()
+    assert (swept.condition, swept.leftover) == (Condition.RUNNING, True)
+    lm.stop(lm.levels()[0])
     until(lm, Condition.STOPPED)
+    assert lm.sweep().condition is Condition.STOPPED
     assert processes.marked(mark) == ()
 
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import broker_lives as lives
 import pytest
 
 LIVES = Path(__file__).parents[1] / "support" / "broker_lives.py"
@@ -23,11 +24,14 @@ def test_no_point_leaves_two_holders_a_forgotten_lease_or_a_lost_service(tmp_pat
 
 
 @pytest.mark.timeout(120)
-def test_a_broker_that_forgets_its_service_is_found(tmp_path):
+@pytest.mark.parametrize("twin", lives.TWINS)
+def test_a_broker_that_is_broken_on_purpose_is_found(tmp_path, twin):
+    scenario, point = lives.TWINS[twin]
     program = (
         f"import sys; sys.path.insert(0, {str(LIVES.parent)!r}); from pathlib import Path; import broker_lives as lives; "
-        f"lives.Driver(lives._place(Path({str(tmp_path)!r})), 'turn', 8, forgetful=True).run()"
+        f"lives.Driver(lives._place(Path({str(tmp_path)!r})), {scenario!r}, {point!r}, twin={twin!r}).run()"
     )
     done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True, timeout=100)
+    print(done.stderr)
     assert done.returncode == 1
-    assert "BadError" in done.stderr
+    assert done.stderr.rstrip().rpartition("\n")[2].startswith("broker_lives.BadError")

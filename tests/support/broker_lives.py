@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 
+from voxint_broker import journal, switching
 from voxint_broker.adapters import processes
 from voxint_broker.adapters.child import MARK, Child
 from voxint_broker.config import check
@@ -55,8 +56,8 @@ class Life:
     """One process of the broker's engine, and calls to it over a socket pair."""
 
     folder: Path
-    kill_at: int = 0
-    forgetful: bool = False
+    kill_at: int | tuple[str, int] = 0
+    twin: str = ""
     pid: int = 0
     points: list[str] = field(default_factory=list)
 
@@ -70,7 +71,7 @@ class Life:
                 card.close()
             code = 1
             try:
-                _live(self.folder, theirs, self.kill_at, forgetful=self.forgetful)
+                _live(self.folder, theirs, self.kill_at, self.twin)
                 code = 0
             except BaseException:
                 traceback.print_exc()
@@ -102,12 +103,45 @@ class Life:
         os.waitpid(self.pid, 0)
 
 
-def _live(folder: Path, calls: socket.socket, kill_at: int, *, forgetful: bool) -> None:
+TWINS = {
+    "forgets its service": ("turn", ("after start", 1)),
+    "keeps no journal": ("turn", ("told", 1)),
+    "writes over its only record": ("turn", ("journal: half written", 4)),
+    "grants without looking": ("turn", 0),
+    "gives back before the service is there": ("turn", 0),
+}
+"""Brokers with one thing broken on purpose, and the scenario and the point that must find it."""
+
+
+def _break(twin: str) -> None:
+    """Break this process's broker."""
+    if twin == "forgets its service":
+        Child.adopt, Child.sweep = (lambda _self, _handle: None), Child.look
+    elif twin == "keeps no journal":
+        journal.Journal.write = lambda _self, _record: None
+    elif twin == "writes over its only record":
+        init = journal.Journal.__init__
+
+        def one_file(self, *arguments):
+            init(self, *arguments)
+            self._paths = (self._paths[0], self._paths[0])
+
+        journal.Journal.__init__ = one_file
+    elif twin == "grants without looking":
+        switching.Switch.clear = switching.Switch.stop = lambda *_: None
+    elif twin == "gives back before the service is there":
+        switching.Switch.restore = lambda _self, **_options: None
+    elif twin:
+        raise ValueError(twin)
+
+
+def _live(folder: Path, wire: socket.socket, kill_at: int | tuple[str, int], twin: str) -> None:
     points: list[str] = []
+    _break(twin)
 
     def hook(name: str) -> None:
         points.append(name)
-        if len(points) == kill_at:
+        if kill_at in {len(points), (name, points.count(name))}:
             (folder / "killed_at").write_text(name)
             os.kill(os.getpid(), signal.SIGKILL)
 
@@ -132,14 +166,12 @@ def _live(folder: Path, calls: socket.socket, kill_at: int, *, forgetful: bool) 
         },
         folder,
     )  # fmt: skip
-    if forgetful:
-        Child.adopt = lambda _self, _handle: None  # the mistake that the campaign must find
     broker = make_broker(config, hook)
     # The answer of a real server is no part of this: the service is ready when it has the card.
     part = broker._parts[0]
     object.__setattr__(part, "ready", None)
     broker.start()
-    with calls.makefile("rw", encoding="utf-8") as file:
+    with wire.makefile("rw", encoding="utf-8") as file:
         for line in file:
             what = json.loads(line)
             if what["do"] == "end":
@@ -155,16 +187,18 @@ def _live(folder: Path, calls: socket.socket, kill_at: int, *, forgetful: bool) 
                 answer = {**reply.body, "code": reply.status}
             file.write(json.dumps(answer) + "\n")
             file.flush()
+            if what["do"] == "acquire" and answer["code"] == 200:
+                hook("told")
 
 
 class Driver:
     """Voxint in one scenario, over as many lives of the broker as it takes."""
 
-    def __init__(self, folder: Path, scenario: str, kill_at: int, *, forgetful: bool = False):
+    def __init__(self, folder: Path, scenario: str, kill_at: int | tuple[str, int], *, twin: str = ""):
         self.folder = folder
         self.scenario = scenario
-        self.forgetful = forgetful
-        self.life = Life(folder, kill_at, forgetful)
+        self.twin = twin
+        self.life = Life(folder, kill_at, twin)
         self.lives = 1
         self.lease: str | None = None
         self.card = None
@@ -198,14 +232,14 @@ class Driver:
                 self.lives += 1
                 if self.lives > 2 or self.life.kill_at == 0:
                     raise BadError("the broker died by itself") from None
-                self.life = Life(self.folder, forgetful=self.forgetful)
+                self.life = Life(self.folder, twin=self.twin)
                 self.life.begin(self.card)
                 continue
             self._check_now()
             return answer
 
     def _until(self, what, true):
-        limit = time.monotonic() + (5 if self.forgetful else 40)
+        limit = time.monotonic() + (5 if self.twin else 60)
         while not true():
             if time.monotonic() > limit:
                 raise BadError(f"never {what}: {self._ask(do='status')}")

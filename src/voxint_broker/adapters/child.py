@@ -40,8 +40,7 @@ class Child:
         self._exit: int | None = None
         self._log_start = 0
         self._lock = threading.Lock()
-        self._number: signal.Signals | None = None
-        self._signalled: set[int] = set()
+        self._left: tuple[int, ...] = ()
 
     def reconfigure(self, config: ChildService) -> None:
         """Go on with other numbers."""
@@ -71,24 +70,29 @@ class Child:
         return {"pid": self._pid, "ticks": self._ticks, "boot": processes.boot_id()}
 
     def look(self) -> Look:
-        """Whether any process of it lives: the one that was started, its group, or one that bears its mark."""
+        """Whether the process that was started lives, or its group, or what the last sweep found of it."""
         self._collect()
         with self._lock:
-            pid, ticks = self._pid, self._ticks
-        if pid is None:
-            return Look(Condition.STOPPED, self.last_words())
-        if processes.is_same(pid, ticks):
+            pid, ticks, left = self._pid, self._ticks, self._left
+        if pid is not None and processes.is_same(pid, ticks):
             return Look(Condition.RUNNING, f"process {pid}", (pid,))
-        left = processes.in_group(pid)
-        if not left:
-            left = processes.marked(self._marking())
-            self._signal(left)
+        left = (processes.in_group(pid) if pid is not None else ()) or processes.living(left)
         if left:
-            return Look(Condition.RUNNING, f"its child processes are left: {_named(left)}", left)
+            return Look(Condition.RUNNING, f"its child processes are left: {_named(left)}", left, leftover=True)
         with self._lock:
             if (self._pid, self._ticks) == (pid, ticks):
-                self._pid = None  # all of it is gone, and only a start can bring it back
+                self._pid = None  # all of its group is gone, and only a start can bring it back
+                self._left = ()
         return Look(Condition.STOPPED, self.last_words())
+
+    def sweep(self) -> Look:
+        """Look at every process of the machine for the mark: one that left the group may be left as well."""
+        look = self.look()
+        if look.condition is not Condition.STOPPED:
+            return look
+        with self._lock:
+            self._left = processes.marked(self._marking())
+        return self.look()
 
     def levels(self) -> tuple[StopLevel, ...]:
         """SIGTERM (or the configured signal), then SIGKILL of the group."""
@@ -98,29 +102,24 @@ class Child:
         )
 
     def stop(self, level: StopLevel) -> None:
-        """Send the level's signal to the group. Marked processes that left it get it when the group is gone."""
-        self._number, self._signalled = signal.Signals[level.name], set()
+        """Send the level's signal to the group, and to what a sweep found outside of it."""
+        number = signal.Signals[level.name]
         self._collect()
         with self._lock:
-            pid, ticks = self._pid, self._ticks
+            pid, ticks, left = self._pid, self._ticks, self._left
+        for each in processes.living(left):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(each, number)
         if pid is None:
             return
         leader = processes.stat(pid)
         if leader is None or leader.ticks == ticks:
             try:
-                os.killpg(pid, self._number)
+                os.killpg(pid, number)
             except ProcessLookupError:
                 pass
             except PermissionError as error:
                 raise ServiceError(f"may not send {level.name} to process group {pid}") from error
-
-    def _signal(self, pids: tuple[int, ...]) -> None:
-        """Give those that left the group the signal of the stop that is under way, once."""
-        for pid in pids:
-            if self._number is not None and pid not in self._signalled:
-                self._signalled.add(pid)
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.kill(pid, self._number)
 
     def start(self) -> None:
         """Start the process in a group of its own, with its output in its log."""
@@ -140,10 +139,10 @@ class Child:
             why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
             raise ServiceError(f"cannot start {self._config.command[0]}: {why}") from error
         self._exit = None
-        self._number = None
         seen = processes.stat(self._process.pid)
         with self._lock:
             self._pid, self._ticks = self._process.pid, seen.ticks if seen is not None else 0
+            self._left = ()
 
     def wait(self, seconds: float) -> None:
         """Wait for the process's exit."""

@@ -45,6 +45,10 @@ class Command:
             return Look(Condition.STOPPED)
         return Look(Condition.UNKNOWN, ran.problem)
 
+    def sweep(self) -> Look:
+        """The commands know."""
+        return self.look()
+
     def levels(self) -> tuple[StopLevel, ...]:
         """Stop, then kill where there is one."""
         stop = StopLevel("stop", self._config.stop_seconds)

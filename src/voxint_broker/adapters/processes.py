@@ -6,9 +6,14 @@ import os
 import select
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 _PROC = Path("/proc")
 _GONE_STATES = frozenset("ZXx")
+_PIECE = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +32,9 @@ class Stat:
 
 def stat(pid: int) -> Stat | None:
     """What /proc says of a process; None when there is none."""
-    try:
-        text = (_PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return None
+    text = _read(f"/proc/{pid}/stat")
     # The name stands in brackets and may hold anything, brackets and spaces included.
-    fields = text.rpartition(")")[2].split()
+    fields = text.decode("ascii", "replace").rpartition(")")[2].split()
     return Stat(fields[0], int(fields[2]), int(fields[19])) if len(fields) > 19 else None
 
 
@@ -61,6 +63,11 @@ def in_group(group: int) -> tuple[int, ...]:
     return tuple(pid for pid in _pids() if (found := stat(pid)) is not None and found.group == group and found.lives)
 
 
+def living(pids: Iterable[int]) -> tuple[int, ...]:
+    """Those of these processes that still live."""
+    return tuple(pid for pid in pids if (found := stat(pid)) is not None and found.lives)
+
+
 def marked(mark: str) -> tuple[int, ...]:
     """The living processes in whose environment this NAME=value was put when they were started."""
     return _with_environment(b"\0" + mark.encode() + b"\0")
@@ -74,11 +81,8 @@ def marked_like(name: str) -> tuple[int, ...]:
 def _with_environment(wanted: bytes) -> tuple[int, ...]:
     found = []
     for pid in _pids():
-        try:
-            environment = (_PROC / str(pid) / "environ").read_bytes()
-        except OSError:
-            continue
-        if wanted in b"\0" + environment + b"\0":
+        environment = _read(f"/proc/{pid}/environ")
+        if environment and wanted in b"\0" + environment + b"\0":
             seen = stat(pid)
             if seen is not None and seen.lives:
                 found.append(pid)
@@ -125,3 +129,20 @@ def name_of(pid: int) -> str:
 
 def _pids() -> list[int]:
     return [int(name) for name in os.listdir(_PROC) if name.isdigit()]  # noqa: PTH208 - names alone, many times a second
+
+
+def _read(path: str) -> bytes:
+    """A file of /proc; empty where it cannot be read. Hundreds are read in a row, so without any comfort."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    try:
+        parts = [os.read(fd, _PIECE)]
+        while len(parts[-1]) == _PIECE:
+            parts.append(os.read(fd, _PIECE))
+    except OSError:
+        return b""
+    finally:
+        os.close(fd)
+    return b"".join(parts)

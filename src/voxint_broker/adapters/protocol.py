@@ -23,6 +23,8 @@ class Look:
     condition: Condition
     detail: str = ""
     pids: tuple[int, ...] = ()
+    leftover: bool = False
+    """Running, but only parts of it: it cannot serve any more, and has to be stopped before it is started."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,9 @@ class Adapter(Protocol):
 
     def look(self) -> Look:
         """Its condition now. Never raises."""
+
+    def sweep(self) -> Look:
+        """A look that spares no pains: nothing of it is granted over, or started beside. Never raises."""
 
     def levels(self) -> tuple[StopLevel, ...]:
         """The ways to stop it, the polite one first."""

@@ -57,7 +57,7 @@ class Sleeper:
     def look(self) -> Look:
         """Running: something is in the GPU's memory. Stopped: its owner says that it is gone."""
         owned = self.owner.look() if self.owner is not None else None
-        if owned is not None and owned.condition is Condition.STOPPED:
+        if owned is not None and (owned.condition is Condition.STOPPED or owned.leftover):
             return owned
         try:
             loaded = self._loaded()
@@ -66,6 +66,11 @@ class Sleeper:
         if loaded:
             return Look(Condition.RUNNING, f"in its memory: {', '.join(loaded)}")
         return Look(Condition.ASLEEP)
+
+    def sweep(self) -> Look:
+        """The server knows, or its owner."""
+        owned = self.owner.sweep() if self.owner is not None else None
+        return owned if owned is not None and owned.condition is Condition.STOPPED else self.look()
 
     def levels(self) -> tuple[StopLevel, ...]:
         """Sleep, then the ways of its owner."""
