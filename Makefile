@@ -7,7 +7,7 @@ SEED ?= 7
 RECORDINGS ?= 200
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo test test-unit test-chaos chaos test-docker walk mutants check fmt lock docs clean
+.PHONY: help setup setup-dev demo test test-unit test-chaos chaos test-docker walk mutants check fmt lock docs clean show-phases
 
 help: ## what can be made
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 22
@@ -55,6 +55,9 @@ fmt: setup-dev ## format the code and mend what can be mended
 
 lock: setup-dev ## write requirements/*.txt anew
 	@UV=.venv/bin/uv scripts/lock.sh
+
+show-phases: setup-dev ## status and doctor in each phase on a running standalone, and how long a look takes: build/phases-shown
+	@$(PY) scripts/show_phases.py
 
 docs: setup-dev ## write the pages that are made from the code anew
 	@$(PY) scripts/phases_page.py

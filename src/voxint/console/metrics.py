@@ -43,6 +43,12 @@ def families(view: PhaseView, steps: Sequence[Steps], ticks: TickCounts | None) 
         _one("voxint_gpu_phase_failed_steps_total", "counter", "Steps that were failures.", _failed(steps)),
         _one("voxint_gpu_phase_failures", "gauge", "Failures in a row.", view.state.failures if view.state else 0),
         _one("voxint_gpu_phase_task_running", "gauge", "Whether the phase task runs.", view.task_running),
+        _one(
+            "voxint_gpu_phase_blind",
+            "gauge",
+            "Whether something could not be asked, so that no switch begins.",
+            view.blind is not None,
+        ),
         Family("voxint_lane_open", "gauge", "Whether work may begin in a lane.", _lanes(view, "open")),
         Family("voxint_lane_waiting", "gauge", "Pieces of work that wait.", _lanes(view, "waiting")),
         Family("voxint_lane_running", "gauge", "Pieces of work that run.", _lanes(view, "running")),

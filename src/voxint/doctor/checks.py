@@ -39,26 +39,27 @@ class Surroundings:
     database_problem: str | None
 
 
+CHECKS: tuple[tuple[str, Callable[[Surroundings], list[Finding]]], ...] = (
+    ("database", servers.database),
+    ("redis", servers.redis),
+    ("workers", workers.workers),
+    ("beat", workers.beat),
+    ("docker socket", host.docker),
+    ("model services", gpu.model_services),
+    ("llm endpoints", gpu.llm_endpoints),
+    ("media folder", host.media_folder),
+    ("weights", weights.weights),
+    ("gpu sharing", gpu.sharing),
+    ("broker", gpu.broker),
+    ("placement", placement.placement),
+)
+"""What is looked at, in the order in which it is printed; docs/reference/doctor.md has each with its test."""
+
+
 def run_checks(parts: Parts) -> list[Finding]:
     """All findings, in order."""
     around = surroundings(parts)
-    checks: dict[str, Callable[[], list[Finding]]] = {
-        name: partial(check, around)
-        for name, check in (
-            ("database", servers.database),
-            ("redis", servers.redis),
-            ("workers", workers.workers),
-            ("beat", workers.beat),
-            ("docker socket", host.docker),
-            ("model services", gpu.model_services),
-            ("llm endpoints", gpu.llm_endpoints),
-            ("media folder", host.media_folder),
-            ("weights", weights.weights),
-            ("gpu sharing", gpu.sharing),
-            ("broker", gpu.broker),
-            ("placement", placement.placement),
-        )
-    }
+    checks = {name: partial(check, around) for name, check in CHECKS}
     found = [Finding("settings", Severity.OK, host.settings_words(parts.settings)), *host.dwell(around)]
     for name, result in at_once(checks, LIMIT_SECONDS).items():
         found += [_broken(name, result)] if isinstance(result, Exception) else result

@@ -62,7 +62,7 @@ def not_ready_because(body: object) -> str | None:
         if body.get(key) is False:
             return f"{key} is false"
     if body.get("error"):
-        return f"error: {_short(body['error'])}"
+        return f"error: {_message(body['error'])}"
     status = body.get("status")
     if isinstance(status, str) and status.strip().lower() not in _READY_WORDS:
         detail = body.get("detail")
@@ -70,6 +70,12 @@ def not_ready_because(body: object) -> str | None:
     if status is False:
         return "status is false"
     return None
+
+
+def _message(error: object) -> str:
+    """OpenAI's form has the words within; others send them as they are."""
+    words = error.get("message") if isinstance(error, dict) else error
+    return words[:120] if isinstance(words, str) and words else _short(error)
 
 
 def _short(value: object) -> str:

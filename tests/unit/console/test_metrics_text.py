@@ -8,6 +8,8 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
+import pytest
+import yaml
 from phase_views import NOON, state_of, view_of
 
 from voxint.console.metrics import ALERT_CODES, families, render
@@ -77,18 +79,76 @@ def test_each_alert_code_is_one_that_the_notices_have():
         assert sum(line.endswith(" 1") for line in lines(view) if line.startswith("voxint_alert_active")) == 1
 
 
-def test_dashboard_and_rules_ask_for_metrics_labels_and_codes_that_are_there():
-    told = "\n".join(lines(view_of(Phase.LLM)))
-    there = set(re.findall(r"^# TYPE (\S+)", told, re.MULTILINE))
-    dashboard = (ROOT / "examples/monitoring/grafana-dashboard.json").read_text()
-    rules = (ROOT / "examples/monitoring/prometheus-rules.yaml").read_text()
-    asked = set(re.findall(r"voxint_[a-z_]+", dashboard + rules))
-    assert asked - there == set()
-    assert set(re.findall(r'code="(\w+)"', rules)) == set(ALERT_CODES)
-    panels = json.loads(dashboard)["panels"]
+SELECTOR = re.compile(r"(voxint_[a-z_]+)(?:\{([^}]*)\})?")
+OVER_TIME = re.compile(r"(?:rate|increase)\((voxint_[a-z_]+)")
+
+
+def expressions():
+    dashboard = json.loads((ROOT / "examples/monitoring/grafana-dashboard.json").read_text())
+    rules = yaml.safe_load((ROOT / "examples/monitoring/prometheus-rules.yaml").read_text())
+    found = [(target["expr"], target["legendFormat"]) for panel in dashboard["panels"] for target in panel["targets"]]
+    return found + [(rule["expr"], "") for group in rules["groups"] for rule in group["rules"]]
+
+
+def faults(expression, legend, told):
+    """What an expression asks for that /metrics does not give: names, labels, values, and rates of what is no counter."""
+    kinds = dict(line.split()[2:4] for line in told if line.startswith("# TYPE"))
+    samples = [line for line in told if not line.startswith("#")]
+    found = []
+    for name, labels in SELECTOR.findall(expression):
+        there = [line for line in samples if re.match(rf"{name}[{{ ]", line)]
+        parts = [part.strip() for part in labels.split(",") if part]
+        found += [f"no {name} has {part}" for part in parts if not any(part in line for line in there)]
+        wanted = re.findall(r"\{\{(\w+)\}\}", legend) + re.findall(r"by \((\w+)\)", expression)
+        found += [f"no {name} has the label {label}" for label in wanted if not any(f'{label}="' in x for x in there)]
+        found += [f"there is no {name}"] if not there else []
+    return found + [f"{name} is no counter" for name in OVER_TIME.findall(expression) if kinds.get(name) != "counter"]
+
+
+def test_dashboard_and_rules_ask_for_what_is_there():
+    told = lines(view_of(Phase.LLM))
+    asked = expressions()
+    assert len(asked) >= 15
+    assert [fault for expression, legend in asked for fault in faults(expression, legend, told)] == []
+    codes = {code for expression, _ in asked for code in re.findall(r'code="(\w+)"', expression)}
+    assert codes == set(ALERT_CODES)
+
+
+@pytest.mark.parametrize(
+    ("expression", "legend", "fault"),
+    [
+        ("voxint_lane_wating", "", "there is no voxint_lane_wating"),
+        ('voxint_alert_active{code="eror"}', "", 'no voxint_alert_active has code="eror"'),
+        ("voxint_lane_waiting", "{{line}}", "no voxint_lane_waiting has the label line"),
+        (
+            "sum by (reason) (voxint_gpu_phase_switches_total)",
+            "",
+            "no voxint_gpu_phase_switches_total has the label reason",
+        ),
+        ("rate(voxint_lane_waiting[1h])", "", "voxint_lane_waiting is no counter"),
+    ],
+)
+def test_and_what_is_not_there_is_found(expression, legend, fault):
+    assert faults(expression, legend, lines(view_of(Phase.LLM))) == [fault]
+
+
+def test_the_dashboard_s_panels_lie_beside_each_other():
+    panels = json.loads((ROOT / "examples/monitoring/grafana-dashboard.json").read_text())["panels"]
     assert len({panel["id"] for panel in panels}) == len(panels)
-    for label in set(re.findall(r"\{\{(\w+)\}\}", dashboard)):
-        assert f'{label}="' in told
+    taken = [
+        (x, y)
+        for place in (panel["gridPos"] for panel in panels)
+        for x in range(place["x"], place["x"] + place["w"])
+        for y in range(place["y"], place["y"] + place["h"])
+    ]
+    assert len(taken) == len(set(taken))
+    assert max(x for x, _ in taken) < 24
+
+
+def test_what_could_not_be_asked_is_a_metric():
+    blind = state_of(Phase.LLM, note="could not inspect whisper")
+    assert "voxint_gpu_phase_blind 1" in lines(view_of(Phase.LLM, state=blind))
+    assert "voxint_gpu_phase_blind 0" in lines(view_of(Phase.LLM))
 
 
 def test_every_cause_of_a_failure_is_a_cause():

@@ -73,7 +73,9 @@ def test_bodies_that_do_not_say_no(body):
         ({"status": "ok", "model_loaded": False}, "model_loaded is false"),
         ({"ready": False}, "ready is false"),
         ({"status": False}, "status is false"),
-        ({"error": {"message": "out of memory"}}, "error: {'message': 'out of memory'}"),
+        ({"error": {"message": "out of memory"}}, "error: out of memory"),
+        ({"error": "out of memory"}, "error: out of memory"),
+        ({"error": {"code": 503}}, "error: {'code': 503}"),
     ],
 )
 def test_bodies_that_say_no(body, why):

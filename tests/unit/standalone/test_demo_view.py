@@ -8,6 +8,7 @@ from rich.console import Console
 
 from voxint.gpu_phase.model import Phase
 from voxint.recordings.run import Run
+from voxint.recordings.stages.order import STAGE_ORDER
 from voxint.standalone.demo.view import Picture, View, printable, words
 
 
@@ -66,3 +67,41 @@ def test_names_are_no_markup_and_no_orders(terminal):
 def test_a_failed_one_says_why_in_one_line():
     assert words(run("failed", error="no\naudio\x07")) == "failed: no audio "
     assert printable("a\x1bb") == "a b"
+
+
+STAGES = [
+    ("acquire", "is taken in", "waits for the GPU"),
+    ("prepare", "is decoded", "waits for the GPU"),
+    ("transcribe", "is transcribed", "waits for the GPU"),
+    ("diarize_embed", "voices are told apart", "waits for the GPU"),
+    ("enhance_match", "the language model reads it", "waits for the language model"),
+    ("finalize", "the transcript is written", "waits for the language model"),
+]
+
+
+def test_these_are_the_stages():
+    assert [stage for stage, *_ in STAGES] == [name for name, _ in STAGE_ORDER]
+
+
+@pytest.mark.parametrize(("stage", "working", "waiting"), STAGES)
+def test_each_stage_is_told_while_it_runs_and_while_it_waits(stage, working, waiting):
+    assert words(run("running", stage)) == working
+    assert words(run("queued", stage)) == waiting
+    for terminal in (True, False):
+        text = shown([Picture(Phase.AUDIO, 1, [("a", run("running", stage, progress=0.5))])], terminal=terminal)
+        assert working in text
+        assert "50 %" in text
+
+
+def test_a_recording_s_way_is_a_line_a_stage():
+    way = [("acquire", "queued"), *((stage, "running") for stage, *_ in STAGES), ("finalize", "done")]
+    pictures = [Picture(Phase.AUDIO, 1, [("a", run(status, stage))]) for stage, status in way for _ in range(3)]
+    lines = [line.split("] ", 1)[1] for line in shown(pictures, terminal=False).splitlines()]
+    told = [working for _, working, _ in STAGES]
+    assert lines[1:] == [f"a: {text}" for text in ["waits for the GPU", *told, "done"]]
+
+
+def test_a_quarter_of_a_stage_is_a_line_and_less_is_none():
+    pictures = [Picture(None, 0, [("a", run("running", "transcribe", progress=n / 100))]) for n in range(101)]
+    lines = [line.split("] ", 1)[1] for line in shown(pictures, terminal=False).splitlines()]
+    assert lines == ["a: is transcribed", *(f"a: is transcribed, {share} %" for share in (25, 50, 75, 100))]

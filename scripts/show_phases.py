@@ -1,0 +1,160 @@
+"""Shows `voxint gpu-phase status` and `voxint doctor` in each phase, on a running standalone: build/phases-shown/*.txt.
+
+The stand-ins are made slow where a phase would be over too soon to look at it. What a command printed is kept only
+where both commands name the phase; a turn in which one was too late is made again. The script ends with 1 where a phase
+is missing, or where doctor's exit status is not what the phase asks for.
+"""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from standalone_run import Run
+
+OUT = Path("build") / "phases-shown"
+LONG = 40
+TURNS = 4
+EXITS = {
+    "llm": 0,
+    "llm, 3 recordings wait": 0,
+    "draining_post": 0,
+    "acquiring": 0,
+    "starting_services": 1,  # whisper answers 503 while it loads: that is never off on purpose
+    "audio": 0,
+    "audio, with sharing off": 1,  # then nothing is off on purpose, and the language model is down
+    "draining": 0,
+    "stopping_services": 0,
+    "releasing": 0,
+    "error": 1,  # the language model should run, and does not
+}
+"""What is shown, in order, with doctor's exit status."""
+SETTINGS = {"GPU_PHASE_MIN_DWELL_SECONDS": "600"}
+"""So that only a request changes hands."""
+SLOW_WORK = {"answer_seconds": 600}
+
+
+class Shown:
+    """What was captured so far."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._pool = ThreadPoolExecutor(2)
+        self.exits: dict[str, int] = {}
+
+    def missing(self, *names: str) -> list[str]:
+        """What is not yet captured, of these or of all."""
+        return [name for name in names or EXITS if name not in self.exits]
+
+    def capture(self, name: str, **environ: str) -> None:
+        """Run both commands, at the same time; keep what they print if both did so in the phase that `name` begins with."""
+        if name in self.exits:
+            return
+        phase = name.split(",", maxsplit=1)[0]
+        commands = (("gpu-phase", "status"), ("doctor",))
+        status, doctor = self._pool.map(lambda command: self._run.voxint(*command, **environ), commands)
+        sharing = next((line for line in doctor.stdout.splitlines() if line[7:].startswith("gpu sharing")), "")
+        in_error = phase == "error" and "could not be handed back" in sharing
+        if f"phase:         {phase} - " not in status.stdout or not (f"{phase}:" in sharing or in_error or environ):
+            sys.stdout.write(f"--- {name}: too late\n{status.stdout}{sharing}\n")
+            return
+        text = "".join(
+            f"$ voxint {' '.join(command)}\n{done.stdout}{done.stderr}(exit {done.returncode})\n\n"
+            for command, done in zip(commands, (status, doctor), strict=True)
+        )
+        (OUT / f"{list(EXITS).index(name) + 1:02} {name}.txt").write_text(text)
+        self.exits[name] = doctor.returncode
+        sys.stdout.write(f"--- {name}\n{text}")
+        sys.stdout.flush()
+
+
+def main() -> int:
+    """Show all; 0 where every phase was shown with the exit status that it should have."""
+    OUT.mkdir(parents=True, exist_ok=True)
+    for old in OUT.glob("*.txt"):
+        old.unlink()
+    with Run(SETTINGS) as run:
+        shown = Shown(run)
+        shown.capture("llm")
+        for _ in range(TURNS):
+            if shown.missing():
+                _turn(run, shown)
+        _times(run)
+    missing = shown.missing()
+    wrong = {name: code for name, code in shown.exits.items() if code != EXITS[name]}
+    sys.stdout.write(f"{len(shown.exits)} shown under {OUT}; missing {missing}; doctor's exit wrong {wrong}\n")
+    return 1 if missing or wrong else 0
+
+
+def _turn(run: Run, shown: Shown) -> None:
+    """To audio and back, each phase made long enough to be looked at; then a hand-back that fails."""
+    if shown.missing("draining_post", "llm, 3 recordings wait"):
+        _work_for_the_language_model(run, shown)
+    run.add_recordings(1)
+    run.must("gpu-phase", "audio-now")
+    run.until_phase("draining_post", "acquiring")
+    shown.capture("draining_post")
+
+    run.stand_ins({"language_model": {"stop_seconds": LONG}, "whisper": {"start_seconds": LONG}})
+    run.until_phase("acquiring", "starting_services")
+    shown.capture("acquiring")
+    run.until_phase("starting_services")
+    shown.capture("starting_services")
+    run.stand_ins({"whisper": {**SLOW_WORK, "stop_seconds": LONG}, "language_model": {"start_seconds": LONG}})
+    run.until_phase("audio")
+    run.until(lambda: run.status()["gpu_lane"]["running"] or None, 120, "no recording is worked on")
+    shown.capture("audio")
+    shown.capture("audio, with sharing off", GPU_PHASE_ENABLED="false")
+
+    run.must("gpu-phase", "release")
+    run.until_phase("draining")
+    shown.capture("draining")
+    run.must("gpu-phase", "release")
+    run.until_phase("stopping_services", "releasing")
+    shown.capture("stopping_services")
+    run.until_phase("releasing")
+    shown.capture("releasing")
+    # The same hand-back fails: the language model does not come up.
+    run.stand_ins({"language_model": {"start_fails": True, "start_seconds": 0}})
+    if run.until_phase("error", "llm") == "error":
+        shown.capture("error")
+    run.stand_ins({})
+    run.until_phase("error", "llm")
+    run.must("gpu-phase", "release")
+    run.until_phase("llm")
+
+
+def _work_for_the_language_model(run: Run, shown: Shown) -> None:
+    """Transcribe three recordings, and let the language model take its time over them."""
+    run.add_recordings(3)
+    shown.capture("llm, 3 recordings wait")
+    run.must("gpu-phase", "audio-now")
+    run.until(lambda: run.status()["post_lane"]["waiting"] >= 3 or None, 180, "the recordings were not transcribed")
+    run.must("gpu-phase", "release")
+    run.stand_ins({"language_model": {"paths": {"/v1/chat/completions": {"answer_seconds": 8}}}})
+    run.until_phase("llm")
+    run.until(lambda: run.status()["post_lane"]["running"] or None, 120, "no language-model work began")
+
+
+def _times(run: Run) -> None:
+    """How long a look takes, the process's start and end included."""
+    lines = []
+    for name, arguments in (("voxint --help", ["--help"]), ("voxint gpu-phase status", ["gpu-phase", "status"])):
+        took = []
+        for _ in range(7):
+            began = time.monotonic()
+            subprocess.run(
+                [sys.executable, "-m", "voxint", *arguments], env=run.environ, capture_output=True, check=True
+            )
+            took.append(time.monotonic() - began)
+        lines.append(f"{name}: {statistics.median(took):.2f} s (median of 7; {min(took):.2f} to {max(took):.2f})\n")
+    (OUT / "times.txt").write_text("".join(lines))
+    sys.stdout.write("".join(lines))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,128 @@
+"""A standalone Voxint on stand-ins in a folder of its own, for the scripts that show what people see."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import wave
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from types import TracebackType
+
+READY_SECONDS = 120
+STOP_SECONDS = 60
+
+
+class Run:
+    """Started on entering, stopped and gone on leaving. `environ` are settings of this run."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="voxint-shown-")
+        self.home = Path(self._folder.name) / "home"
+        self.control = Path(self._folder.name) / "stand-ins.json"
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("GPU_", "LLM_", "VOXINT_"))}
+        self.environ = {
+            **{name: value for name, value in kept.items() if name not in {"DATABASE_URL", "REDIS_URL"}},
+            "VOXINT_HOME": str(self.home),
+            "STUB_CONTROL": str(self.control),
+            **environ,
+        }
+        self._process: subprocess.Popen[str] | None = None
+
+    def __enter__(self) -> Self:
+        self.stand_ins({})
+        log = Path(self._folder.name) / "standalone.log"
+        with log.open("w") as out:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "voxint", "standalone", "--stand-ins"],
+                env=self.environ,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                text=True,
+                start_new_session=True,
+            )
+        self.until(lambda: "ready:" in log.read_text() or None, READY_SECONDS, "standalone is not ready")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stand_ins({})
+        if self._process is not None:
+            self._process.send_signal(signal.SIGTERM)
+            try:
+                self._process.wait(STOP_SECONDS)
+            finally:
+                self.voxint("standalone", "--stop")
+        self._folder.cleanup()
+
+    def voxint(self, *arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
+        """One command, as its user has it."""
+        return subprocess.run(
+            [sys.executable, "-m", "voxint", *arguments],
+            env={**self.environ, **environ},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def must(self, *arguments: str) -> str:
+        """A command that must work; its standard output."""
+        done = self.voxint(*arguments)
+        if done.returncode:
+            raise SystemExit(f"voxint {' '.join(arguments)}: {done.stderr or done.stdout}")
+        return done.stdout
+
+    def stand_ins(self, changes: Mapping[str, Any]) -> None:
+        """What the stand-ins do from now on: see voxint_models.stub.behaviour."""
+        written = self.control.with_suffix(".new")
+        written.write_text(json.dumps(changes))
+        written.replace(self.control)
+
+    def status(self) -> dict[str, Any]:
+        """`gpu-phase status --json`."""
+        found: dict[str, Any] = json.loads(self.must("gpu-phase", "status", "--json"))
+        return found
+
+    def until_phase(self, *phases: str, seconds: float = 180) -> str:
+        """Wait for one of these phases; which one it is."""
+
+        def there() -> str | None:
+            phase = str(self.status()["phase"])
+            return phase if phase in phases else None
+
+        return self.until(there, seconds, f"never came to {' or '.join(phases)}")
+
+    def until(self, true: Callable[[], Any], seconds: float, what: str) -> Any:  # noqa: ANN401 - what `true` gives
+        """Wait until something is so; gives it."""
+        end = time.monotonic() + seconds
+        while True:
+            found = true()
+            if found:
+                return found
+            if time.monotonic() > end or (self._process is not None and self._process.poll() is not None):
+                said = "; ".join(self.must("gpu-phase", "history").splitlines()[-5:]) if self._ready() else ""
+                raise SystemExit(f"{what} within {seconds:.0f} s. {said}")
+            time.sleep(0.2)  # noqa: TID251 - a script that waits for other processes
+
+    def _ready(self) -> bool:
+        return (self.home / "voxint.env").exists()
+
+    def add_recordings(self, number: int) -> None:
+        """Queue recordings of some seconds of sound."""
+        for count in range(number):
+            path = Path(self._folder.name) / f"talk {count + 1}.wav"
+            with wave.open(str(path), "wb") as file:
+                file.setnchannels(1)
+                file.setsampwidth(2)
+                file.setframerate(16_000)
+                file.writeframes(b"".join((i * 37 % 2000).to_bytes(2, "little") for i in range(16_000 * 20)))
+            self.must("runs", "add", str(path))
