@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
 
 from voxint.gpu_phase.policy import PREPARE_AHEAD, Policy
+from voxint.gpu_phase.windows import Windows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -65,6 +66,11 @@ def _token(value: SecretStr) -> SecretStr:
     return value
 
 
+def _hours_of_day(value: str) -> str:
+    Windows.parse(value)
+    return value
+
+
 PLACEMENT_DEVICES = ("cuda", "rocm", "metal", "gpu", "cpu", "any")
 """What GPU_PLACEMENT_EXPECT may name; `gpu` is a GPU of any make, and `any` expects nothing."""
 
@@ -92,6 +98,7 @@ def _parse_placement(value: str) -> dict[str, tuple[str, ...]]:
     return found
 
 
+HoursOfDay = Annotated[str, AfterValidator(_hours_of_day)]
 PlacementExpect = Annotated[str, AfterValidator(_placement_expect)]
 
 
@@ -204,7 +211,11 @@ class Settings(BaseModel):
         False,  # noqa: FBT003
         description="Take media in and decode it while the GPU lane is closed. Worth turning on: none of it needs the GPU.",
     )
-    gpu_phase_windows: str = Field("", description="Local hours in which a switch may begin, as 22:00-07:00.")
+    gpu_phase_windows: HoursOfDay = Field(
+        "",
+        description="Local hours (TZ) in which audio may have the GPU by itself, as 22:00-07:00, several separated by "
+        "commas. Empty: always. `audio-now` overrides them.",
+    )
     gpu_placement_action: Literal["off", "warn", "restart", "abort"] = Field(
         "warn",
         description="What a model service on the wrong device leads to: nothing is looked at, a warning, a restart of "
@@ -306,6 +317,12 @@ class Settings(BaseModel):
                 "GPU_PHASE_MAX_AUDIO_SECONDS: must be at least GPU_PHASE_MIN_DWELL_SECONDS "
                 f"({self.gpu_phase_min_dwell_seconds:g})"
             )
+        short = self.policy.windows.shortest
+        if short is not None and short < timedelta(seconds=self.gpu_phase_min_dwell_seconds):
+            problems.append(
+                "GPU_PHASE_WINDOWS: each stretch must be at least as long as GPU_PHASE_MIN_DWELL_SECONDS "
+                f"({self.gpu_phase_min_dwell_seconds:g}), or no switch can begin in it"
+            )
         if self.compute_tier in {"cpu", "metal"}:
             problems.append(
                 f"GPU_PHASE_ENABLED: GPU sharing is not available on COMPUTE_TIER={self.compute_tier}: use gpu or rocm"
@@ -336,6 +353,7 @@ class Settings(BaseModel):
             start_limit=timedelta(seconds=self.gpu_phase_start_limit_seconds),
             stop_limit=timedelta(seconds=self.gpu_phase_stop_limit_seconds),
             release_limit=timedelta(seconds=self.gpu_phase_release_limit_seconds),
+            windows=Windows.parse(self.gpu_phase_windows),
             ahead=PREPARE_AHEAD if self.gpu_phase_enabled and self.gpu_phase_prepare_ahead else frozenset(),
         )
 

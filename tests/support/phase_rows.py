@@ -26,6 +26,7 @@ from voxint.gpu_phase.model import (
 from voxint.gpu_phase.outcomes import Granted
 from voxint.gpu_phase.plan import Seen
 from voxint.gpu_phase.policy import Policy
+from voxint.gpu_phase.windows import Windows
 
 NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)
 JUST = timedelta(microseconds=1)
@@ -39,6 +40,9 @@ POLICY = Policy(
     release_limit=timedelta(seconds=90),
 )
 """Every number differs from every other, so that no limit can stand in for another one."""
+
+HOURS_OVER = replace(POLICY, windows=Windows.parse("09:00-12:00", UTC))
+"""With hours for audio that end at the rows' moment."""
 
 S, R, U = Condition.STOPPED, Condition.RUNNING, Condition.UNKNOWN
 READY, NOT_READY = LlmSeen(ready=True), LlmSeen(ready=False, detail="503 from http://llm: loading")
@@ -101,6 +105,7 @@ class Row:
     request: RequestOutcome | None = None
     cut: Cut | None = None
     drained: Lane | None = None
+    policy: Policy = POLICY
 
     def expected(self) -> Transition:
         always: dict[str, Any] = {"llm_ready": False, "note": None}
@@ -112,7 +117,7 @@ class Row:
         return Transition(self.before, after, self.cause, self.request, self.cut, self.drained)
 
     def check(self) -> None:
-        got = decide(self.before, self.seen, POLICY)
+        got = decide(self.before, self.seen, self.policy)
         assert got == self.expected()
         if got.moved:
             assert self.cause in EDGES[self.before.phase, self.phase]

@@ -103,7 +103,8 @@ def _held_off(state: PhaseState, now: datetime, policy: Policy) -> PhaseState:
 
 
 def _may_switch(state: PhaseState, seen: Seen, policy: Policy) -> bool:
-    return dwelt(state, seen, policy) and not backing_off(state, seen) and not on_hold(seen)
+    held_off = backing_off(state, seen) or on_hold(seen) or not in_window(seen, policy)
+    return dwelt(state, seen, policy) and not held_off
 
 
 def dwelt(state: PhaseState, seen: Seen, policy: Policy) -> bool:
@@ -119,6 +120,18 @@ def backing_off(state: PhaseState, seen: Seen) -> bool:
 def on_hold(seen: Seen) -> bool:
     """Whether an operator's hold is in force."""
     return seen.hold_until is not None and seen.now < seen.hold_until
+
+
+def in_window(seen: Seen, policy: Policy) -> bool:
+    """Whether the hour lets a switch begin. With less than min dwell left it would only trade the GPU back and forth."""
+    closes_at = policy.windows.closes_at(seen.now)
+    room = closes_at is None or closes_at - seen.now >= policy.min_dwell
+    return policy.windows.open_at(seen.now) and room
+
+
+def window_closed(state: PhaseState, seen: Seen, policy: Policy) -> bool:
+    """Whether the hours in which this phase began are over. One that an operator began outside them has no such end."""
+    return policy.windows.open_at(state.phase_since) and not policy.windows.open_at(seen.now)
 
 
 def _begin_switch(state: PhaseState, seen: Seen, cause: Cause, request: RequestOutcome | None) -> Transition:
@@ -218,6 +231,8 @@ def _audio(before: PhaseState, seen: Seen, policy: Policy) -> Transition:
         return _move(before, state, Phase.DRAINING, Cause.RELEASE_ASKED, seen, request=RequestOutcome.ACTED)
     if state.age(seen.now) >= policy.max_audio:
         return _move(before, state, Phase.DRAINING, Cause.MAX_AUDIO, seen)
+    if window_closed(state, seen, policy):
+        return _move(before, state, Phase.DRAINING, Cause.WINDOW_CLOSED, seen)
     if not (seen.work.gpu_queued or seen.work.gpu_in_progress) and dwelt(state, seen, policy):
         return _move(before, state, Phase.DRAINING, Cause.QUEUE_EMPTY, seen)
     return _stay(before, Cause.WORKING, state=state, note=reasons.trouble(seen))

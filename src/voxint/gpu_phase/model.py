@@ -171,6 +171,7 @@ class Cause(StrEnum):
     SERVICE_STOPPED = "service_stopped"
     QUEUE_EMPTY = "queue_empty"
     MAX_AUDIO = "max_audio"
+    WINDOW_CLOSED = "window_closed"
     DRAINED = "drained"
     RELEASE_FORCED = "release_forced"
     SERVICES_STOPPED = "services_stopped"
@@ -231,7 +232,7 @@ EDGES: dict[tuple[Phase, Phase], frozenset[Cause]] = {
     (P.STARTING_SERVICES, P.STOPPING_SERVICES): frozenset(
         {C.LEASE_LOST, C.START_LIMIT, C.WRONG_DEVICE, C.RELEASE_ASKED}
     ),
-    (P.AUDIO, P.DRAINING): frozenset({C.QUEUE_EMPTY, C.MAX_AUDIO, C.RELEASE_ASKED}),
+    (P.AUDIO, P.DRAINING): frozenset({C.QUEUE_EMPTY, C.MAX_AUDIO, C.WINDOW_CLOSED, C.RELEASE_ASKED}),
     (P.AUDIO, P.STOPPING_SERVICES): frozenset({C.LEASE_LOST, C.SERVICE_STOPPED}),
     (P.DRAINING, P.STOPPING_SERVICES): frozenset({C.DRAINED, C.RELEASE_FORCED, C.LEASE_LOST, C.SERVICE_STOPPED}),
     (P.STOPPING_SERVICES, P.RELEASING): frozenset({C.SERVICES_STOPPED}),

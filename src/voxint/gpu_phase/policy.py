@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 
+from voxint.gpu_phase.windows import ALWAYS, Windows
+
 BACKOFF_FIRST = timedelta(seconds=30)
 BACKOFF_LONGEST = timedelta(minutes=15)
 _DOUBLINGS = 5  # 30 s doubled five times is past the longest; a larger exponent could overflow timedelta
@@ -47,6 +49,7 @@ class Policy:
     start_limit: timedelta = timedelta(seconds=600)
     stop_limit: timedelta = timedelta(seconds=120)
     release_limit: timedelta = timedelta(seconds=900)
+    windows: Windows = ALWAYS
     ahead: frozenset[str] = frozenset()
     """Stages of the GPU lane that are done while it is closed too, and are no work of the lane for anybody."""
 

@@ -125,6 +125,12 @@ class PhaseView:
         return self.gpu_lane.waiting > 0 and not self.paused
 
     @property
+    def waits_for_window(self) -> datetime | None:
+        """When the hours in which a switch may begin come round again, where it is they that keep it away."""
+        following = self.next_try
+        return following.at if following is not None and following.binds == "windows" else None
+
+    @property
     def next_try(self) -> NextTry | None:
         """When the phase moves on by itself at the earliest, in `llm` and in `error`; None elsewhere."""
         state = self.state
@@ -139,7 +145,16 @@ class PhaseView:
             bounds.append(NextTry(state.retry_after, "backoff" if state.failures else "release"))
         if self.hold_until is not None and self.held:
             bounds.append(NextTry(self.hold_until, "hold"))
-        return max(bounds, key=lambda bound: bound.at)
+        return self._within_windows(max(bounds, key=lambda bound: bound.at))
+
+    def _within_windows(self, bound: NextTry) -> NextTry:
+        """The same, put off to the next hour in which a switch may begin."""
+        windows, at = self.policy.windows, max(bound.at, self.now)
+        closes_at = windows.closes_at(at)
+        if closes_at is not None and closes_at - at < self.policy.min_dwell:
+            at = closes_at  # too late in this window: it takes the next
+        opens_at = windows.opens_at(at)
+        return bound if opens_at is None else NextTry(opens_at, "windows")
 
 
 def lane_view(lane: Lane, state: PhaseState | None, now: datetime, policy: Policy, depth: tuple[int, int]) -> LaneView:

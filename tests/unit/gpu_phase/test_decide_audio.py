@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from phase_rows import (
     HEALTHY,
+    HOURS_OVER,
     JUST,
     NOON,
     RENEWED,
@@ -75,6 +76,12 @@ AUDIO_ROWS = [
     Row("at max audio, with recordings waiting", audio(MAX), well(work=QUEUED), DRAINING, Cause.MAX_AUDIO, LEASE),
     Row("at max audio, with recordings at work", audio(MAX), well(work=AT_WORK), DRAINING, Cause.MAX_AUDIO, LEASE),
     Row("max audio is named before the empty queue", audio(MAX), well(), DRAINING, Cause.MAX_AUDIO, LEASE),
+    Row("at the end of the hours for audio", audio(1), well(work=QUEUED), DRAINING, Cause.WINDOW_CLOSED, LEASE,
+        policy=HOURS_OVER),
+    Row("max audio is named before the end of the hours", audio(MAX), well(work=QUEUED), DRAINING, Cause.MAX_AUDIO,
+        LEASE, policy=HOURS_OVER),
+    Row("the end of the hours is named before the empty queue", audio(), well(), DRAINING, Cause.WINDOW_CLOSED, LEASE,
+        policy=HOURS_OVER),
     Row("release: the normal hand-back, before min dwell too", audio(1), well(work=QUEUED, request=release(AUDIO)),
         DRAINING, Cause.RELEASE_ASKED, LEASE, ACTED),
     Row("release is named before max audio", audio(MAX), well(request=release(AUDIO)), DRAINING, Cause.RELEASE_ASKED,

@@ -109,6 +109,10 @@ def _waiting_for_gpu(view: PhaseView, zone: tzinfo | None) -> str:
             text += f" Next try at {figures.clock(following.at, view.now, zone)}."
     elif view.held and view.hold_until is not None:
         text += f" An operator holds switches off until {figures.clock(view.hold_until, view.now, zone)}."
+    elif (opens_at := view.waits_for_window) is not None:
+        text += (
+            f" It begins at {figures.clock(opens_at, view.now, zone)}: the hours for audio are {view.policy.windows}."
+        )
     return text
 
 

@@ -50,6 +50,7 @@ CAUSE_WORDS: dict[Cause, str] = {
     Cause.SERVICE_STOPPED: "a model service had stopped",
     Cause.QUEUE_EMPTY: "no recording was left",
     Cause.MAX_AUDIO: "the longest audio phase was over",
+    Cause.WINDOW_CLOSED: "the hours for audio were over",
     Cause.DRAINED: "the recordings in progress had finished",
     Cause.RELEASE_FORCED: "an operator asked to hand back at once",
     Cause.SERVICES_STOPPED: "all model services had stopped",
@@ -123,6 +124,7 @@ def next_try(view: PhaseView, zone: tzinfo | None) -> str:
         "min dwell": "the end of min dwell",
         "backoff": "the wait after a failure",
         "release": "the wait that a release asked for",
+        "windows": f"the hours for audio are {view.policy.windows}",
         "hold": f"the hold of {view.hold_by}" if view.hold_by else "the hold",
     }[following.binds]
     if following.at > view.now:

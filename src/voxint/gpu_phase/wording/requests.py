@@ -108,6 +108,8 @@ def _overrides(view: PhaseView, zone: tzinfo | None) -> list[str]:
     if view.held and view.hold_until is not None:
         by = f" of {view.hold_by}" if view.hold_by else ""
         said.append(f"It overrides the hold{by} until {figures.clock(view.hold_until, view.now, zone)}.")
+    if not view.policy.windows.open_at(view.now):
+        said.append(f"It overrides GPU_PHASE_WINDOWS ({view.policy.windows}).")
     if state.retry_after is not None and state.retry_after > view.now:
         said.append(f"It does not wait until {figures.clock(state.retry_after, view.now, zone)}.")
     return said
