@@ -1,7 +1,8 @@
 """Makes the sample recordings from the known words beside them: `python examples/speech/make.py [NAME...]`.
 
 Each NAME.txt holds one turn a line, `speaker: words`. A turn is spoken by espeak-ng with that speaker's voice, turns
-are half a second or more apart, and NAME.ogg (Opus, one channel) is written. It takes espeak-ng and PyAV.
+are half a second or more apart, and NAME.ogg (Opus, one channel) is written, and NAME.rttm: who speaks when. It takes
+espeak-ng and PyAV.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ VOICES = {"Mara": "en-us+f4", "Tom": "en-us+m3", "Ines": "en-us+Alicia"}
 PAUSES = (0.6, 0.9, 0.5, 1.2, 0.7)  # seconds, in turn
 WORDS_A_MINUTE = 150
 BITS_A_SECOND = 48_000
+QUIET = 150
+"""Samples below this are the silence that espeak-ng puts around a turn."""
 
 
 def turns(text: str) -> list[tuple[str, str]]:
@@ -48,12 +51,23 @@ def speak(voice: str, words: str) -> np.ndarray:
     return np.concatenate(parts)
 
 
-def recording(text: str) -> np.ndarray:
-    """All turns with the pauses between them."""
+def recording(text: str) -> tuple[np.ndarray, list[tuple[str, float, float]]]:
+    """All turns with the pauses between them; and of each turn the speaker, and where their voice begins and ends."""
     parts = [np.zeros(int(0.5 * RATE), np.int16)]
+    spoken = []
     for number, (speaker, words) in enumerate(turns(text)):
-        parts += [speak(VOICES[speaker], words), np.zeros(int(PAUSES[number % len(PAUSES)] * RATE), np.int16)]
-    return np.concatenate(parts)
+        at = sum(len(part) for part in parts)
+        said = speak(VOICES[speaker], words)
+        loud = np.flatnonzero(np.abs(said.astype(np.int32)) >= QUIET)
+        spoken.append((speaker, (at + int(loud[0])) / RATE, (at + int(loud[-1])) / RATE))
+        parts += [said, np.zeros(int(PAUSES[number % len(PAUSES)] * RATE), np.int16)]
+    return np.concatenate(parts), spoken
+
+
+def rttm(name: str, spoken: list[tuple[str, float, float]]) -> str:
+    """Who speaks when, in the form that scorers of diarization read."""
+    line = "SPEAKER {} 1 {:.3f} {:.3f} <NA> <NA> {} <NA> <NA>\n"
+    return "".join(line.format(name, start, end - start, speaker) for speaker, start, end in spoken)
 
 
 def write(samples: np.ndarray, path: Path) -> None:
@@ -70,8 +84,9 @@ def write(samples: np.ndarray, path: Path) -> None:
 def main() -> None:
     """Make the named recordings, or all."""
     for name in sys.argv[1:] or sorted(path.stem for path in FOLDER.glob("*.txt")):
-        samples = recording((FOLDER / f"{name}.txt").read_text(encoding="utf-8"))
+        samples, spoken = recording((FOLDER / f"{name}.txt").read_text(encoding="utf-8"))
         write(samples, FOLDER / f"{name}.ogg")
+        (FOLDER / f"{name}.rttm").write_text(rttm(name, spoken), encoding="utf-8")
         print(f"{name}.ogg: {len(samples) / RATE:.1f} s, {(FOLDER / f'{name}.ogg').stat().st_size // 1024} KiB")
 
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from voxint.services.exchange import Answer, Ask, ExchangeError, exchange
+from voxint.services.exchange import Answer, ExchangeError, run, watched
 from voxint.services.model_call import error_text, retry_after, said_in
 from voxint.services.numbers import number
 from voxint.storable import read_json
@@ -75,13 +75,13 @@ class LlmClient:
     def __init__(self, settings: Settings, feature: str) -> None:
         self._settings = settings
         base = settings.llm_feature_urls.get(feature) or settings.llm_base_url
-        self._url = api_url(base, "/chat/completions") if base and settings.llm_enabled else None
+        self._base = api_url(base, "") if base and settings.llm_enabled else None
         self._plain = False
 
     @property
     def configured(self) -> bool:
         """Whether there is an endpoint to ask, and language-model work is on."""
-        return self._url is not None
+        return self._base is not None
 
     def chat(
         self,
@@ -103,7 +103,7 @@ class LlmClient:
             ExchangeError: there was no whole answer.
             LlmError: it was no usable one.
         """
-        if self._url is None:
+        if self._base is None:
             raise LlmError("no language model is configured")
         body: dict[str, Any] = {
             "model": self._settings.llm_model,
@@ -114,17 +114,20 @@ class LlmClient:
         }
         if schema is not None and not self._plain:
             body["response_format"] = {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}
-        answer = self._post(body, lost)
+        answer = self._complete(body, lost)
         if answer.status in {400, 422} and "response_format" in body and not _says_too_long(answer):
             self._plain = True
             del body["response_format"]
-            answer = self._post(body, lost)
+            answer = self._complete(body, lost)
         return reply_in(answer)
 
-    def _post(self, body: dict[str, Any], lost: threading.Event | None) -> Answer:
+    def _complete(self, body: Mapping[str, Any], lost: threading.Event | None) -> Answer:
+        # The library takes a second to load: only a process that asks a language model pays for it.
+        from voxint.llm.completion import complete  # noqa: PLC0415
+
         total = timedelta(seconds=self._settings.llm_timeout_seconds)
-        headers = auth_headers(self._settings)
-        return exchange(Ask("POST", self._url or "", total, ANSWER_BYTES, headers=headers, json=body), lost)
+        asked = complete(self._base or "", auth_headers(self._settings), body, total, ANSWER_BYTES)
+        return run(watched(asked, lost))
 
 
 def reply_in(answer: Answer) -> Reply:

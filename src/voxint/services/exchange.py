@@ -100,14 +100,24 @@ async def answer_to(ask: Ask) -> Answer:
     Raises:
         ExchangeError: see `exchange`.
     """
-    total = ask.total.total_seconds()
-    if not usable(ask.url):
+    return await within(ask.url, ask.total, _talk(ask))
+
+
+async def within(url: str, total: timedelta, talk: Coroutine[Any, Any, T]) -> T:
+    """Talk to an address within a time, with every failure as one of ours.
+
+    Raises:
+        ExchangeError: see `exchange`.
+    """
+    seconds = total.total_seconds()
+    if not usable(url):
+        talk.close()
         raise ExchangeError("the address cannot be used")
     try:
-        async with asyncio.timeout(total):
-            return await _talk(ask)
+        async with asyncio.timeout(seconds):
+            return await talk
     except TimeoutError:
-        raise TooSlowError(f"no whole answer within {total:g} s") from None
+        raise TooSlowError(f"no whole answer within {seconds:g} s") from None
     except httpx.ConnectTimeout:
         raise TooSlowError(f"could not connect within {CONNECT_SECONDS:g} s") from None
     except (httpx.InvalidURL, httpx.UnsupportedProtocol, ValueError, UnicodeError):
