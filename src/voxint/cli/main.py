@@ -16,6 +16,7 @@ from voxint.cli import (
     database,
     doctor,
     gpu_phase,
+    init,
     models,
     placement,
     processes,
@@ -49,6 +50,7 @@ app.command(name="doctor")(doctor.doctor)
 transcripts.register(runs.app)
 processes.register(app)
 models.register(app)
+init.register(app)
 standalone.register(app)
 
 
