@@ -116,13 +116,14 @@ class Run:
     def _ready(self) -> bool:
         return (self.home / "voxint.env").exists()
 
-    def add_recordings(self, number: int) -> None:
-        """Queue recordings of some seconds of sound."""
+    def add_recordings(self, number: int, seconds: int = 60) -> None:
+        """Queue recordings of so many seconds of sound; a stand-in hears a turn every four."""
+        sound = b"".join((i * 37 % 2000).to_bytes(2, "little") for i in range(16_000))
         for count in range(number):
             path = Path(self._folder.name) / f"talk {count + 1}.wav"
             with wave.open(str(path), "wb") as file:
                 file.setnchannels(1)
                 file.setsampwidth(2)
                 file.setframerate(16_000)
-                file.writeframes(b"".join((i * 37 % 2000).to_bytes(2, "little") for i in range(16_000 * 20)))
+                file.writeframes(sound * seconds)
             self.must("runs", "add", str(path))
