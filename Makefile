@@ -5,9 +5,12 @@ AUDIO ?=
 JOBS ?= 4
 SEED ?= 7
 RECORDINGS ?= 200
+MINUTES ?= 60
+SCALE ?= 1
+FILES ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo test test-unit test-chaos chaos test-docker walk mutants check fmt lock docs clean show-phases
+.PHONY: help setup setup-dev demo test test-unit test-chaos chaos test-docker walk mutants quality long bench-window check fmt lock docs clean show-phases
 
 help: ## what can be made
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 22
@@ -41,6 +44,16 @@ test-chaos: setup-dev ## three short campaigns, and the two that must find what 
 
 test-docker: setup-dev ## the shipped stack on a real Docker engine (starts one of its own as root, if none is there)
 	@$(PY) -m pytest tests/docker -p no:randomly
+
+quality: ## word and diarization error rates on the samples, real small models (FILES="a.wav" with a.txt and a.rttm)
+	@scripts/setup.sh quality
+	@$(PY) benchmarks/quality.py $(FILES)
+
+long: setup ## a recording of an hour through the whole pipeline, with the memory of each process (MINUTES=60; an hour or more)
+	@$(PY) benchmarks/long_recording.py --minutes $(MINUTES)
+
+bench-window: setup ## how busy whisper is in an audio window, on stand-ins of 6, 4 and 1 s (SCALE=1; two minutes)
+	@$(PY) benchmarks/audio_window.py --scale $(SCALE)
 
 check: setup-dev ## format, lint, types, import rules, lock
 	@.venv/bin/ruff format --check .
