@@ -75,6 +75,7 @@ show-phases: setup-dev ## status and doctor in each phase on a running standalon
 docs: setup-dev ## write the pages that are made from the code anew
 	@$(PY) scripts/phases_page.py
 	@$(PY) scripts/settings_page.py
+	@$(PY) scripts/services_page.py
 
 clean: ## take away what the build made
 	rm -rf .venv build demo

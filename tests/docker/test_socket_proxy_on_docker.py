@@ -23,10 +23,10 @@ print(json.dumps(asked))
 def test_a_turn_through_the_proxy_and_nothing_beyond_it(stack):
     stack.up(files=WITH)
     try:
-        stack.wait(lambda: stack.status().get("task_running") and stack.status().get("llm_ready"), 120, "ticks arrive")
+        stack.wait_ticks()
         worker = stack.container("gpu-phase")
         assert not [mount for mount in worker.attrs["Mounts"] if "docker.sock" in mount["Destination"]]
-        stack.wait_done([stack.add()], seconds=200)
+        stack.wait_done([stack.add()])
         stack.settle()
         postgres = stack.container("postgres").id
         calls = [
@@ -36,9 +36,9 @@ def test_a_turn_through_the_proxy_and_nothing_beyond_it(stack):
             ("POST", f"/containers/{postgres}/stop"),
             ("POST", f"/containers/{stack.container('whisper').id}/exec"),
         ]
-        answers = stack.sh("gpu-phase", "python3", "-c", ASK, json.dumps(calls)).stdout
+        answers = stack.inside("gpu-phase", "python3", "-c", ASK, json.dumps(calls)).stdout
         assert json.loads(answers) == [200, 403, 403, 403, 403]
-        unreached = stack.sh("worker", "python3", "-c", ASK, json.dumps(calls[:1]), check=False)
+        unreached = stack.inside("worker", "python3", "-c", ASK, json.dumps(calls[:1]), check=False)
         assert unreached.returncode != 0
         assert "gaierror" in unreached.stderr
     finally:

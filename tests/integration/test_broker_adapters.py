@@ -224,11 +224,12 @@ def test_a_unit_is_stopped_started_and_killed(tmp_path, unit):
     assert all("--no-block" in call for call in read()["calls"] if call[-2:][0] in {"start", "stop"})
 
 
-def test_a_unit_is_not_gone_while_its_group_has_processes(tmp_path, unit):
+@pytest.mark.parametrize("tree", [".", "unified", "systemd"], ids=["version 2", "hybrid", "version 1"])
+def test_a_unit_is_not_gone_while_its_group_has_processes(tmp_path, unit, tree):
     config, write, _ = unit
     from voxint_broker.adapters.systemd import Systemd
 
-    group = tmp_path / "cgroup" / "system.slice" / "llm.service" / "inner"
+    group = tmp_path / "cgroup" / tree / "system.slice" / "llm.service" / "inner"
     group.mkdir(parents=True)
     (group / "cgroup.procs").write_text("77\n")
     lm = Systemd(service_of(tmp_path, **config), tmp_path / "cgroup")

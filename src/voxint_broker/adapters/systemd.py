@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 _PROPERTIES = "LoadState,ActiveState,SubState,Result,MainPID,ControlGroup"
 _CGROUPS = Path("/sys/fs/cgroup")
+_TREES = (".", "unified", "systemd")
+"""Where below it systemd keeps its groups: version 2 alone; version 2 beside version 1 (hybrid); version 1 alone."""
 _ASK_SECONDS = 5.0
 _LOOK_AGAIN_SECONDS = 0.05
 
@@ -100,9 +102,9 @@ class Systemd:
     def _left(self) -> tuple[int, ...]:
         if not self._group:
             return ()
-        folder = self._cgroups / self._group.lstrip("/")
+        folders = [self._cgroups / tree / self._group.lstrip("/") for tree in _TREES]
         found: list[int] = []
-        for file in (folder / "cgroup.procs", *folder.glob("**/cgroup.procs")):
+        for file in (file for folder in folders for file in (folder / "cgroup.procs", *folder.glob("**/cgroup.procs"))):
             try:
                 found += [int(line) for line in file.read_text(encoding="ascii").split() if line != "0"]
             except (OSError, ValueError):

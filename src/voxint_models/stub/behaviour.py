@@ -25,9 +25,9 @@ class Behaviour:
     start_fails: bool = False
     """Exit 1 in place of becoming ready."""
     stop_seconds: float = 0.0
-    """How long the process lives on after SIGTERM. It answers nothing in that time."""
+    """How long the process lives on after SIGTERM; less ends it. It answers nothing in that time."""
     answer_seconds: float = 0.0
-    """How long a call takes."""
+    """How long a call takes. Looked at again while it lasts: less ends it."""
     ignore_term: bool = False
     """SIGTERM does nothing: only SIGKILL ends it."""
     refuse: bool = False

@@ -64,6 +64,14 @@ class Stub:
             self._calls += 1
             return self._calls - 1
 
+    def takes_its_time(self, path: str) -> bool:
+        """Wait as long as a call takes; told to take less in the meantime, it ends. Whether the stub ends before that."""
+        began = time.monotonic()
+        while time.monotonic() - began < self.behaviours.at(path).answer_seconds:
+            if self.stopping.wait(_LOOK_SECONDS):
+                return True
+        return False
+
     def health(self) -> dict[str, Any]:
         """The body of /healthz."""
         return {
@@ -122,8 +130,7 @@ class Handler(BaseHTTPRequestHandler):
             before = stub.count()
             if now.die_after is not None and before >= now.die_after:
                 os._exit(1)
-            stub.stopping.wait(now.answer_seconds)
-            if stub.stopping.is_set() and now.answer_seconds:
+            if stub.takes_its_time(self.path.partition("?")[0]):
                 return
             try:
                 answer = self._answer(kind, body)
@@ -201,7 +208,9 @@ def serve(service: str, address: tuple[str, int], behaviours: Behaviours) -> int
     # As uvicorn does: the socket closes at once, the process goes when its model has been put away.
     _close(server)
     stub.stopping.set()
-    threading.Event().wait(behaviours.at().stop_seconds)
+    asked = time.monotonic()
+    while time.monotonic() - asked < behaviours.at().stop_seconds:
+        threading.Event().wait(_LOOK_SECONDS)
     stub.busy.acquire(timeout=_LAST_CALL_SECONDS)
     stub.card.leave()
     return 0

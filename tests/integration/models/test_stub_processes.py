@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import uuid
 
@@ -223,3 +224,22 @@ def test_a_call_that_is_cut_off_by_the_stop_gets_no_answer(start, tmp_path):
             connection.getresponse()
     assert stub.popen.wait(10) == 0
     assert [entry["event"] for entry in ledger(tmp_path)] == ["start", "request_start", "request_end", "end"]
+
+
+def test_a_call_and_a_stop_that_take_long_end_when_told_to_take_less(start, tmp_path):
+    whisper = start("whisper", "--answer-seconds", "600", "--stop-seconds", "600").ready()
+    answers = []
+    call = threading.Thread(
+        target=lambda: answers.append(whisper.send_file("/v1/audio/transcriptions", b"\x01\x02" * 16_000))
+    )
+    call.start()
+    assert whisper.until(lambda: any(entry["event"] == "request_start" for entry in ledger(tmp_path)))
+    assert call.is_alive()
+    whisper.control.write_text('{"answer_seconds": 0}')
+    call.join(10)
+    assert [status for status, _ in answers] == [200]
+    whisper.popen.send_signal(signal.SIGTERM)
+    assert whisper.until(whisper.refuses)
+    assert whisper.popen.poll() is None
+    whisper.control.write_text('{"answer_seconds": 0, "stop_seconds": 0}')
+    assert whisper.ends() == (0, "")

