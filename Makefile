@@ -10,7 +10,7 @@ SCALE ?= 1
 FILES ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo test test-unit test-chaos chaos test-docker walk mutants quality long bench-window check fmt lock docs clean show-phases
+.PHONY: help setup setup-dev demo test test-unit test-no-wake-ups test-chaos chaos campaigns test-docker walk mutants quality long bench-window check fmt lock docs clean show-phases
 
 help: ## what can be made
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 22
@@ -39,8 +39,14 @@ mutants: setup-dev ## change one thing at a time in the turn-taking: a test must
 chaos: setup-dev ## a campaign of kills on the whole product (SEED=7 RECORDINGS=200)
 	@PYTHONPATH=tests/support $(PY) tests/chaos/campaign.py --seed $(SEED) --recordings $(RECORDINGS)
 
+campaigns: setup-dev ## the campaigns of 20 seeds that have no result yet, and docs/reference/chaos.md (ANEW=--anew: all; an hour)
+	@PYTHONPATH=tests/support $(PY) tests/chaos/campaigns.py run $(ANEW)
+
+test-no-wake-ups: setup-dev ## the integration tests once more with the periodic tick alone: nothing may rest on a wake-up
+	@GPU_PHASE_FOLLOW_UP_SECONDS=0 $(PY) -m pytest tests/integration -n $(JOBS) --dist worksteal
+
 test-chaos: setup-dev ## three short campaigns, and the two that must find what was broken on purpose
-	@$(PY) -m pytest tests/chaos
+	@$(PY) -m pytest tests/chaos -n 3
 
 test-docker: setup-dev ## the shipped stack on a real Docker engine (starts one of its own as root, if none is there)
 	@$(PY) -m pytest tests/docker -p no:randomly

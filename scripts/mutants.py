@@ -1,26 +1,34 @@
 """Mutation testing of the turn-taking: `make mutants`.
 
 Copies the product and its tests to build/mutants, lets mutmut change one thing at a time in the pure modules of the
-phase machine, and runs the tests that reach the changed function. The gate is SQL, which such changes only break; its
-rules are switched off one by one in the walk.
+phase machine and in the gate, and runs the tests that reach the changed function. The gate's tests need PostgreSQL: one
+server, started here, serves them all.
 What no test notices must stand in tests/mutants_left.toml with a reason. Ends with one line:
 
-    mutants: 1261 killed, 1 left
+    mutants: 1675 killed, 20 left
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from voxint.standalone.postgres import EmbeddedPostgres
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
 
 ROOT = Path(__file__).resolve().parent.parent
 WORK = ROOT / "build" / "mutants"
@@ -45,6 +53,7 @@ class Part:
     name: str
     modules: tuple[str, ...]
     tests: tuple[str, ...]
+    database: bool = False
 
 
 @dataclass(frozen=True)
@@ -60,7 +69,8 @@ class Left:
         return self.where, re.sub(r"\s+", " ", self.change).strip()
 
 
-PARTS = (Part("pure", PURE, PURE_TESTS),)
+GATE_TESTS = ("tests/integration/test_gate_and_store.py", "tests/integration/test_gate_rules.py")
+PARTS = (Part("pure", PURE, PURE_TESTS), Part("gate", ("gate",), GATE_TESTS, database=True))
 
 
 def workspace(part: Part) -> Path:
@@ -89,9 +99,25 @@ def workspace(part: Part) -> Path:
     return folder
 
 
-def mutmut(folder: Path, *words: str) -> str:
+@contextlib.contextmanager
+def server(part: Part) -> Iterator[dict[str, str]]:
+    """The environment for a part's tests: with the folder of a PostgreSQL where they need one."""
+    if not part.database:
+        yield {}
+        return
+    with tempfile.TemporaryDirectory(prefix="vx-mutants-") as home:
+        options = {"fsync": "off", "max_connections": "200", "idle_in_transaction_session_timeout": "2s"}
+        postgres = EmbeddedPostgres(Path(home) / "data", Path(home) / "server.log", options=options)
+        postgres.start()
+        try:
+            yield {"VOXINT_TEST_POSTGRES": home}
+        finally:
+            postgres.stop()
+
+
+def mutmut(folder: Path, *words: str, more: Mapping[str, str] | None = None) -> str:
     """Run mutmut in a workspace and give what it printed."""
-    environment = os.environ | {"COLUMNS": "200", "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = os.environ | {"COLUMNS": "200", "PYTHONDONTWRITEBYTECODE": "1"} | (more or {})
     done = subprocess.run(
         [sys.executable, "-m", "mutmut", *words],
         cwd=folder,
@@ -151,7 +177,8 @@ def main() -> int:
         if arguments.only not in {None, part.name}:
             continue
         folder = workspace(part)
-        mutmut(folder, "run", "--max-children", str(arguments.jobs))
+        with server(part) as more:
+            mutmut(folder, "run", "--max-children", str(arguments.jobs), more=more)
         verdicts = results(folder)
         alive = [name for name, verdict in verdicts.items() if verdict not in {"killed", "timeout", "segfault"}]
         killed += len(verdicts) - len(alive)

@@ -10,6 +10,7 @@ import sys
 import time
 from dataclasses import dataclass, field
 from itertools import count
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psycopg
@@ -18,27 +19,42 @@ import redis
 
 from voxint.db.engine import make_engine
 from voxint.db.migrate import upgrade
+from voxint.settings import Settings
 from voxint.standalone.postgres import EmbeddedPostgres
 from voxint.standalone.valkey import EmbeddedValkey
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-    from pathlib import Path
 
     from sqlalchemy import Engine
+
+FOLLOW_UP = "GPU_PHASE_FOLLOW_UP_SECONDS"
+if FOLLOW_UP in os.environ:
+    # `make test-no-wake-ups`: processes inherit it; settings that a test makes here have it as their default.
+    Settings.model_fields[FOLLOW_UP.lower()].default = float(os.environ[FOLLOW_UP])
+    Settings.model_rebuild(force=True)
 
 _NUMBERS = count(1)
 TEMPLATE = "voxint_template"
 
 
+SHARED_SERVER = "VOXINT_TEST_POSTGRES"
+"""A folder with a server of others, for many short sessions one after another (`make mutants`)."""
+OPTIONS = {
+    "fsync": "off",  # nothing here has to outlive the machine's power
+    "max_connections": "200",
+    # Nobody may leave a transaction open while he waits for something else: the server cuts the connection.
+    "idle_in_transaction_session_timeout": "2s",
+}
+
+
 @pytest.fixture(scope="session")
 def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedPostgres]:
     """A PostgreSQL of the session's own, with one migrated database that the others are copied from."""
-    folder = tmp_path_factory.mktemp("pg")
-    # A test that loses its server starts it again; nothing here has to outlive the machine's power.
-    server = EmbeddedPostgres(
-        folder / "data", folder / "server.log", options={"fsync": "off", "max_connections": "200"}
-    )
+    shared = os.environ.get(SHARED_SERVER)
+    folder = Path(shared) if shared else tmp_path_factory.mktemp("pg")
+    # A test that loses its server starts it again.
+    server = EmbeddedPostgres(folder / "data", folder / "server.log", options=OPTIONS)
     server.start()
     try:
         server.make_database(TEMPLATE)
@@ -47,7 +63,8 @@ def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Embedd
         engine.dispose()
         yield server
     finally:
-        server.stop()
+        if not shared:
+            server.stop()
 
 
 @pytest.fixture
@@ -67,7 +84,7 @@ def database_url(postgres_server: EmbeddedPostgres) -> Iterator[str]:
 @contextlib.contextmanager
 def _database(server: EmbeddedPostgres, template: str) -> Iterator[str]:
     server.start()  # a test before this one may have killed it
-    name = f"test_{next(_NUMBERS)}"
+    name = f"test_{os.getpid()}_{next(_NUMBERS)}"
     server.make_database(name, template=template)
     try:
         yield server.url(name)

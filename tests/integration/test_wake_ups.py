@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 import time
 from datetime import timedelta
@@ -16,6 +17,8 @@ from voxint.work.names import LANE_QUEUE, TICK_QUEUE
 from voxint.work.publish import LANE_BATCH, Publisher
 from voxint.work.schedule import MOST_WAITING, BoundedScheduler, entries
 
+FOLLOW_UP = "GPU_PHASE_FOLLOW_UP_SECONDS"
+
 
 def make_settings(redis_url, **more):
     return load_settings(
@@ -23,6 +26,7 @@ def make_settings(redis_url, **more):
             "REDIS_URL": redis_url,
             "COMPUTE_TIER": "simulated",
             "GPU_PHASE_ENABLED": "true",
+            "GPU_PHASE_FOLLOW_UP_SECONDS": "1",
             "GPU_LEASE_ACQUIRE_URL": "http://127.0.0.1:9/a",
             "GPU_LEASE_RELEASE_URL": "http://127.0.0.1:9/r",
             "GPU_LEASE_STATUS_URL": "http://127.0.0.1:9/s",
@@ -123,6 +127,11 @@ def test_follow_ups_off_and_sharing_off_send_nothing(redis_url, server):
     assert not Publisher(make_settings(redis_url, GPU_PHASE_FOLLOW_UP_SECONDS="0")).wake_phase()
     assert not Publisher(make_settings(redis_url, GPU_PHASE_ENABLED="false")).wake_phase()
     assert server.llen(TICK_QUEUE) == 0
+
+
+@pytest.mark.skipif(FOLLOW_UP not in os.environ, reason="only make test-no-wake-ups takes the wake-ups away")
+def test_the_suite_without_wake_ups_has_none():
+    assert float(os.environ[FOLLOW_UP]) == load_settings({}).gpu_phase_follow_up_seconds == 0
 
 
 def test_a_lane_is_topped_up_and_never_beyond_its_batch(server, publisher):

@@ -5,112 +5,24 @@ from __future__ import annotations
 import os
 import signal
 import time
-from dataclasses import dataclass
-from pathlib import Path
 
 import psutil
 import pytest
 import redis
 from sqlalchemy import text
+from work_bench import sharing, work_bench
 
 from voxint.db.engine import make_engine
 from voxint.gpu_phase.model import Lane
 from voxint.settings import load_settings
-from voxint.wiring import Parts
 from voxint.work.app import make_app
 from voxint.work.names import LANE_QUEUE, TICK_QUEUE, TICK_TASK, WORK_TASK
-
-SCRIPT = Path(__file__).parents[1] / "support" / "worker_on_stand_ins.py"
-
-
-@dataclass
-class Bench:
-    """Workers on a database and a Redis, and what became of the recordings."""
-
-    processes: object
-    environ: dict
-    parts: Parts
-    stage_log: Path
-
-    def worker(self, concurrency=2, name="worker", **more):
-        return self._start(["worker", str(concurrency)], name, more)
-
-    def gpu_phase(self, name="gpu-phase", **more):
-        return self._start(["gpu-phase", "1"], name, more)
-
-    def beat(self, name="beat", **more):
-        return self._start(["beat", "1"], name, more)
-
-    def _start(self, words, name, more):
-        return self.processes.start(["python", SCRIPT, *words], env=self.environ | more, name=name)
-
-    def add(self, title):
-        with self.parts.engine.begin() as connection:
-            run_id = connection.execute(
-                text(
-                    "INSERT INTO run (title, source, source_kind, folder, created_at)"
-                    " VALUES (:title, 's', 'file', 'f', voxint_now()) RETURNING id"
-                ),
-                {"title": title},
-            ).scalar_one()
-            connection.execute(
-                text(
-                    "INSERT INTO work_item (run_id, kind, lane, queued_at, waiting_since)"
-                    " VALUES (:run, 'acquire', 'gpu', voxint_now(), voxint_now())"
-                ),
-                {"run": run_id},
-            )
-        return run_id
-
-    def wake(self, count=4):
-        self.parts.publisher.wake_lane(Lane.GPU, count)
-
-    def status(self, run_id):
-        return self.rows("SELECT status, error FROM run WHERE id = :id", id=run_id)[0]
-
-    def rows(self, query, **values):
-        with self.parts.engine.begin() as connection:
-            return connection.execute(text(query), values).all()
-
-    def done(self, *runs):
-        return all(self.status(run).status == "done" for run in runs)
-
-    def stages(self, what="start"):
-        if not self.stage_log.exists():
-            return []
-        lines = [line.split() for line in self.stage_log.read_text().splitlines()]
-        return [(int(run), kind) for each, run, kind, *_ in lines if each == what]
 
 
 @pytest.fixture
 def bench(processes, database_url, redis_url, tmp_path):
-    environ = {
-        "DATABASE_URL": database_url,
-        "REDIS_URL": redis_url,
-        "MEDIA_ROOT": str(tmp_path / "media"),
-        "STAGE_LOG": str(tmp_path / "stages.log"),
-        "WORK_HEARTBEAT_SECONDS": "0.5",
-        "WORK_HEARTBEAT_LIMIT_SECONDS": "3",
-        "COMPUTE_TIER": "simulated",
-        "SERVICE_CONTROL": "process",
-        "PYTHONPATH": os.pathsep.join([str(SCRIPT.parent), str(SCRIPT.parents[2] / "src")]),
-    }
-    parts = Parts(load_settings(environ))
-    yield Bench(processes, environ, parts, Path(environ["STAGE_LOG"]))
-    parts.close()
-
-
-def sharing(environ, **more):
-    return (
-        environ
-        | {
-            "GPU_PHASE_ENABLED": "true",
-            "GPU_PHASE_TICK_SECONDS": "5",
-            "GPU_PHASE_MIN_DWELL_SECONDS": "0",
-            **{f"GPU_LEASE_{name}_URL": f"http://127.0.0.1:9/{name}" for name in ("ACQUIRE", "RELEASE", "STATUS")},
-        }
-        | more
-    )
+    with work_bench(processes, database_url, redis_url, tmp_path) as made:
+        yield made
 
 
 def test_recordings_go_through_all_stages_once(bench, eventually):
@@ -184,6 +96,22 @@ def test_kill_of_the_pool_child_gives_the_work_back(bench, eventually):
     eventually(lambda: _swept(bench) and bench.done(run), 40, "the work was not given back")
     assert bench.stages().count((run, "transcribe")) == 2
     assert bench.stages().count((run, "prepare")) == 1, "what is done is not done again"
+
+
+def test_busy_workers_give_the_work_of_the_dead_back(bench, eventually):
+    """Sharing is off, so no tick; every worker is at work, so nobody takes the sweep's message; beat is not even there."""
+    dead, long = bench.add("sleep 60 stage=transcribe"), bench.add("sleep 40 stage=prepare")
+    doomed = bench.worker(1, name="doomed")
+    bench.wake(1)
+    eventually(lambda: (dead, "transcribe") in bench.stages(), 40, "the stage did not begin")
+    bench.processes.end(doomed, signal.SIGKILL)
+    busy = bench.worker(1, name="busy")
+    bench.wake(1)
+    eventually(lambda: (long, "prepare") in bench.stages(), 40, "the busy worker did not begin")
+    state = "SELECT state FROM work_item WHERE run_id = :run AND kind = 'transcribe'"
+    eventually(lambda: bench.rows(state, run=dead) == [("queued",)], 30, "the dead work is still running, it says")
+    assert (long, "prepare") not in bench.stages("end")
+    bench.processes.end(busy, signal.SIGKILL)
 
 
 def test_sigterm_lets_the_stage_finish_and_it_is_not_run_again(bench, eventually):

@@ -16,7 +16,10 @@ from sqlalchemy import text
 from voxint.recordings.errors import ClaimLost, NotNow, StageFailed
 from voxint.settings import load_settings
 from voxint.wiring import Parts
+from voxint.work import tasks
+from voxint.work.names import TICK_QUEUE, TICK_TASK
 from voxint.work.processes import run_beat, run_worker
+from voxint.work.publish import Publisher
 
 
 def work(self, claim, heart):
@@ -55,9 +58,31 @@ def note(what, claim):
         file.write(f"{what} {claim.run_id} {claim.kind} {claim.attempt} {os.getpid()}\n")
 
 
+def without_tokens():
+    """What a twin does: every wake-up is sent, and every one that arrives is answered."""
+    Publisher.wake_phase = lambda self, after=timedelta(0), *, quiet=0: self._send(
+        TICK_TASK, {"token": "any", "quiet": quiet}, TICK_QUEUE, countdown=after.total_seconds()
+    )
+    Publisher.take_phase_wake = lambda *_: True
+
+
+class UsedBeforeTheFork(tasks._PerProcess):
+    """Its parent's connection is open, and in the pool, when the children are made."""
+
+    def __init__(self, settings):
+        super().__init__(settings)
+        with self.get().engine.begin() as connection:
+            connection.execute(text("SELECT 1"))
+        print("used before the fork", flush=True)
+
+
 if __name__ == "__main__":
     settings = load_settings()
     Parts.work = work
+    if os.environ.get("WITHOUT_TOKENS"):
+        without_tokens()
+    if os.environ.get("USED_BEFORE_THE_FORK"):
+        tasks._PerProcess = UsedBeforeTheFork
     if sys.argv[1] == "beat":
         sys.exit(run_beat(settings))
     sys.exit(run_worker(settings, gpu_phase=sys.argv[1] == "gpu-phase", concurrency=int(sys.argv[2])))

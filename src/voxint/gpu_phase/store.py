@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import bindparam, func, insert, select, text, update
 from sqlalchemy.dialects import postgresql
+from sqlalchemy.exc import SQLAlchemyError
 
 from voxint.db import clock
 from voxint.db.tables import GPU_PHASE, GPU_PHASE_EVENT, GPU_PHASE_REQUEST, WORK_CONTROL
@@ -105,13 +106,19 @@ class PhaseStore:
     def sole_tick(self) -> Iterator[bool]:
         """Holds the tick's lock, or gives False at once when another tick has it.
 
-        The lock lives on a connection of its own, outside any transaction, and goes with it.
+        The lock lives on a connection of its own, outside any transaction, and goes with it. Where the tick ends well
+        or badly it is let go by name first: the server ends a closed connection in its own time, and the next tick,
+        which may come at once, would find this one still at work.
         """
         connection = self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
         try:
             connection.detach()
             held = connection.execute(text("SELECT pg_try_advisory_lock(:key)"), {"key": TICK_LOCK}).scalar_one()
-            yield bool(held)
+            try:
+                yield bool(held)
+            finally:
+                if held:
+                    _let_go(connection)
         finally:
             connection.close()
 
@@ -256,6 +263,11 @@ class PhaseStore:
             connection.execute(
                 update(WORK_CONTROL).values(paused_at=now if paused else None, paused_by=by if paused else None)
             )
+
+
+def _let_go(connection: Connection) -> None:
+    with suppress(SQLAlchemyError):  # a connection that was cut has let go already
+        connection.execute(text("SELECT pg_advisory_unlock(:key)"), {"key": TICK_LOCK})
 
 
 def _read(connection: Connection) -> Stored | None:

@@ -27,7 +27,11 @@ log = logging.getLogger(__name__)
 
 
 class Heart:
-    """Beats for a claim while its work runs. `lost` is set when the claim is no longer ours."""
+    """Beats for a claim while its work runs. `lost` is set when the claim is no longer ours.
+
+    With each beat it also gives back the work of the dead: where every worker is busy for hours and GPU sharing is off,
+    nobody takes the sweep's message, and there is no tick.
+    """
 
     def __init__(self, gate: Gate, claim: Claim, every: timedelta, limit: timedelta) -> None:
         self._gate = gate
@@ -61,6 +65,7 @@ class Heart:
             try:
                 alive = self._gate.beat(self._claim, self._progress)
                 heard = monotonic()
+                self._gate.reap()
             except SQLAlchemyError as error:
                 log.warning("could not write a heartbeat: %s", type(error).__name__)
                 alive = monotonic() - heard < self._limit
