@@ -130,14 +130,14 @@ def _turn(run: Run, shown: Shown) -> None:
 
 def _work_for_the_language_model(run: Run, shown: Shown) -> None:
     """Transcribe three recordings, and let the language model take its time over them."""
-    run.add_recordings(3)
+    run.add_recordings(3, seconds=120)
     shown.capture("llm, 3 recordings wait")
     run.must("gpu-phase", "audio-now")
     run.until(lambda: run.status()["post_lane"]["waiting"] >= 3 or None, 180, "the recordings were not transcribed")
     run.must("gpu-phase", "release")
-    run.stand_ins({"language_model": {"paths": {"/v1/chat/completions": {"answer_seconds": 8}}}})
+    run.stand_ins({"language_model": {"paths": {"/v1/chat/completions": {"answer_seconds": 4}}}})
     run.until_phase("llm")
-    run.until(lambda: run.status()["post_lane"]["running"] or None, 120, "no language-model work began")
+    run.until(lambda: run.status()["post_lane"]["running"] or None, 300, "no language-model work began")
 
 
 def _times(run: Run) -> None:

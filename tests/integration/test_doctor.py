@@ -255,6 +255,9 @@ def test_a_service_that_works_on_the_cpu_of_a_gpu_host_is_a_warning(examine, eng
     assert wrong["placement whisper"].text.startswith("runs on cpu, expected cuda: its health answer says cpu. ")
     assert wrong["placement pyannote"].severity is Severity.OK
     assert wrong["service whisper"].severity is Severity.OK
+    assert [wrong[f"service {name}"].runs_on for name in services] == ["cpu", "cuda", "cuda"]
+    assert wrong["placement whisper"].runs_on == "cpu"
+    assert {simulated[f"service {name}"].runs_on for name in services} == {None}
     assert {rocm[f"placement {name}"].severity for name in services} == {Severity.OK}
     assert simulated["placement"].severity is Severity.OFF
     assert "nothing is expected of any service (COMPUTE_TIER=simulated)" in simulated["placement"].text

@@ -63,7 +63,7 @@ def run_checks(parts: Parts) -> list[Finding]:
     found = [Finding("settings", Severity.OK, host.settings_words(parts.settings)), *host.dwell(around)]
     for name, result in at_once(checks, LIMIT_SECONDS).items():
         found += [_broken(name, result)] if isinstance(result, Exception) else result
-    return found
+    return placement.beside_services(found)
 
 
 def surroundings(parts: Parts) -> Surroundings:

@@ -29,6 +29,8 @@ class Finding:
     text: str
     silenced_by: str | None = None
     """Why a fault does not count: what is off is off on purpose, and this says whose."""
+    runs_on: str | None = None
+    """The device that a model service works on just now, where that can be known."""
 
 
 def failed(findings: Iterable[Finding]) -> bool:
@@ -47,6 +49,7 @@ def document(findings: Iterable[Finding]) -> dict[str, object]:
                 "severity": finding.severity.value,
                 "text": finding.text,
                 "silenced_by": finding.silenced_by,
+                "runs_on": finding.runs_on,
             }
             for finding in listed
         ],

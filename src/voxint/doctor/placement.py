@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sqlalchemy.exc import SQLAlchemyError
@@ -31,7 +32,21 @@ def placement(around: Surroundings) -> list[Finding]:
     if not found:
         text = f"nothing is expected of any service (COMPUTE_TIER={settings.compute_tier})"
         return [Finding(_NAME, Severity.OFF, text)]
-    return [Finding(f"{_NAME} {row.service}", _severity(row), row_words(row)) for row in found]
+    return [
+        Finding(f"{_NAME} {row.service}", _severity(row), row_words(row), runs_on=row.device if row.live else None)
+        for row in found
+    ]
+
+
+def beside_services(found: list[Finding]) -> list[Finding]:
+    """The same findings, with the device beside each service's own line too."""
+    devices = {finding.code.removeprefix(f"{_NAME} "): finding.runs_on for finding in found if finding.runs_on}
+    return [
+        replace(finding, runs_on=devices.get(finding.code.removeprefix("service "), finding.runs_on))
+        if finding.code.startswith("service ")
+        else finding
+        for finding in found
+    ]
 
 
 def _severity(row: Row) -> Severity:

@@ -81,7 +81,7 @@ def test_only_a_failure_makes_doctor_say_no():
     assert not failed([found for found in every if found.severity is not Severity.FAIL])
     assert document(every[:1]) == {
         "ok": True,
-        "checks": [{"name": "x", "severity": "ok", "text": "", "silenced_by": None}],
+        "checks": [{"name": "x", "severity": "ok", "text": "", "silenced_by": None, "runs_on": None}],
     }
 
 
