@@ -7,6 +7,7 @@ import wave
 from datetime import timedelta
 
 import pytest
+from jsonschema import Draft202012Validator
 from scripted_services import ScriptedServices
 
 from voxint.cli.main import main
@@ -64,6 +65,8 @@ def test_a_transcript_is_given_out_in_every_form(voxint, tmp_path):
         status, out, err = voxint("runs", "export", 1, "--format", form)
         assert (status, err) == (0, "")
         assert "Speaker 1" in out
+    shown, shape = voxint("runs", "export", 1, "--format", "json")[1], voxint("runs", "schema")[1]
+    Draft202012Validator(json.loads(shape)).validate(json.loads(shown))
     status, out, _ = voxint("runs", "export", 1, "--format", "srt", "--to", tmp_path)
     assert (status, out) == (0, f"{tmp_path}/Monday talk.srt\n")
     assert (tmp_path / "Monday talk.srt").read_bytes()

@@ -1,4 +1,4 @@
-"""`voxint runs export|versions|ask|jobs|delete`: what was made of a recording, and what is made of it when asked."""
+"""`voxint runs export|schema|versions|ask|jobs|delete`: what was made of a recording, and what is made of it when asked."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 def register(app: typer.Typer) -> None:
     """Put the commands into the group of recordings."""
-    for command in (export, versions, ask, jobs, delete):
+    for command in (export, schema, versions, ask, jobs, delete):
         app.command()(command)
 
 
@@ -46,6 +46,13 @@ def export(
     except OSError as error:
         raise CouldNotError(f"cannot write {path}: {error.strerror or error}") from error
     say(str(path))
+
+
+def schema() -> None:
+    """Print the JSON schema of transcripts in JSON."""
+    from voxint.recordings.exports.forms import schema as shipped  # noqa: PLC0415
+
+    sys.stdout.write(shipped())
 
 
 def versions(run: RunId, *, as_json: Json = False) -> None:

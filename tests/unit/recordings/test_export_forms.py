@@ -11,10 +11,11 @@ import srt
 import webvtt
 from hypothesis import given
 from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
 from markdown_it import MarkdownIt
 
 from voxint.recordings.exports.document import Transcript
-from voxint.recordings.exports.forms import FORMS
+from voxint.recordings.exports.forms import FORMS, schema
 from voxint.recordings.exports.text import NOTHING, escaped
 from voxint.recordings.titles import file_stem, language_code, title_of
 from voxint.recordings.transcript import Line, Word
@@ -161,6 +162,33 @@ def test_right_to_left_text_stays_in_logical_order():
     text = "\u05e9\u05dc\u05d5\u05dd Anna?"
     for form in ("txt", "srt", "vtt", "json"):
         assert text in FORMS[form].write(transcript(text))
+
+
+VALIDATOR = Draft202012Validator(json.loads(schema()))
+
+
+@pytest.mark.parametrize("text", ["", *NASTY])
+def test_json_keeps_to_the_shipped_schema(text):
+    shown = transcript("before", text, speakers=("A & B", ""))
+    VALIDATOR.validate(json.loads(FORMS["json"].write(shown)))
+    VALIDATOR.validate(json.loads(FORMS["json"].write(shown.in_language("de", {0: "vorher"}, "Translated."))))
+
+
+def test_the_schema_is_one_and_takes_nothing_else():
+    Draft202012Validator.check_schema(VALIDATOR.schema)
+    good = transcript("one").to_document()
+    line = good["lines"][0]
+    broken = [
+        {**good, "format": "voxint transcript 2"},
+        {**good, "more": 1},
+        {name: value for name, value in good.items() if name != "run"},
+        {**good, "duration_seconds": None},
+        {**good, "lines": [{**line, "start": "0"}]},
+        {**good, "lines": [{**line, "words": [{"text": "one"}]}]},
+        {**good, "lines": [{**line, "words": [{**line["words"][0], "probability": 2}]}]},
+    ]
+    assert VALIDATOR.is_valid(good)
+    assert not [document for document in broken if VALIDATOR.is_valid(document)]
 
 
 def test_a_document_survives():

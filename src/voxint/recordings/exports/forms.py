@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from importlib import resources
 from typing import TYPE_CHECKING
 
 from voxint.recordings.exports.subtitles import srt, vtt
@@ -26,6 +27,11 @@ class Form:
 
 def _json(transcript: Transcript) -> str:
     return json.dumps(transcript.to_document(), ensure_ascii=False, indent=1, allow_nan=False) + "\n"
+
+
+def schema() -> str:
+    """The JSON schema of the JSON form, as it is shipped."""
+    return resources.files(__package__).joinpath("transcript.schema.json").read_text(encoding="utf-8")
 
 
 FORMS: dict[str, Form] = {
