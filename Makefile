@@ -10,7 +10,7 @@ SCALE ?= 1
 FILES ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo test test-unit test-no-wake-ups test-chaos chaos campaigns test-docker walk mutants quality long bench-window check fmt lock docs clean show-phases
+.PHONY: help setup setup-dev demo test test-unit test-no-wake-ups test-chaos chaos campaigns test-docker walk mutants quality long bench-window check fmt lock docs clean show-phases sizes
 
 help: ## what can be made
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 22
@@ -67,6 +67,9 @@ check: setup-dev ## format, lint, types, import rules, lock
 	@.venv/bin/mypy
 	@.venv/bin/lint-imports
 	@UV=.venv/bin/uv scripts/lock.sh --check
+
+sizes: setup-dev ## how big each package and wheel is, beside its budget
+	@$(PY) scripts/sizes.py
 
 fmt: setup-dev ## format the code and mend what can be mended
 	@.venv/bin/ruff format .
