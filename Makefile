@@ -48,8 +48,15 @@ test-no-wake-ups: setup-dev ## the integration tests once more with the periodic
 test-chaos: setup-dev ## three short campaigns, and the two that must find what was broken on purpose
 	@$(PY) -m pytest tests/chaos -n 3
 
-test-docker: setup-dev ## the shipped stack on a real Docker engine (starts one of its own as root, if none is there)
-	@$(PY) -m pytest tests/docker -p no:randomly
+test-docker: setup-dev ## the shipped stack on a real Docker engine (as root it starts one, if none is there; QUICK=1 for a few)
+	@$(PY) -m pytest tests/docker -p no:randomly -m "$(if $(QUICK),quick,not images)"
+
+.PHONY: docker-images docker-page
+docker-images: setup-dev ## builds the shipped images, and uses the CPU tier's for real (CUDA=1: those for NVIDIA too)
+	@CUDA=$(CUDA) $(PY) -m pytest tests/docker -p no:randomly -m images
+
+docker-page: ## docs/reference/engine.md from what the last whole `make test-docker` wrote down
+	@$(PY) scripts/engine_page.py
 
 quality: ## word and diarization error rates on the samples, real small models (FILES="a.wav" with a.txt and a.rttm)
 	@scripts/setup.sh quality

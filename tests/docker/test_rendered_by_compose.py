@@ -9,6 +9,7 @@ import pytest
 from compose_render import ROOT, render
 from docker_stack import FILES, MODELS, run
 
+pytestmark = [pytest.mark.quick, pytest.mark.timeout(400)]  # the first one may have to install compose
 COMBINATIONS = [
     ("compose.yaml",),
     ("compose.yaml", "compose.cpu.yaml"),

@@ -45,7 +45,9 @@ SETTINGS = {
     "SECRET_KEY": "0123456789abcdef0123456789abcdef",
 }
 _SLOW = {
-    "draining_post": {"language_model": {"answer_seconds": HELD_SECONDS}},
+    "draining_post": {
+        "language_model": {"answer_seconds": 4}
+    },  # more, and it is not taken for ready: then nothing begins
     "starting_services": {"whisper": {"start_seconds": HELD_SECONDS}},
     "audio": {"whisper": {"answer_seconds": HELD_SECONDS}},
     "draining": {"whisper": {"answer_seconds": HELD_SECONDS}},
@@ -289,6 +291,7 @@ class Stack:
         if phase == "draining_post":
             recordings.append(self.add())
             self.wait(lambda: self.at_work("enhance_match"), 120, "language-model work in progress")
+            self.behave(language_model={"answer_seconds": HELD_SECONDS})  # for the call in progress too
         if phase == "draining_post" or not self.open_runs():
             recordings.append(self.add())
         if phase in {"audio", "draining"}:
