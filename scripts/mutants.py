@@ -43,6 +43,7 @@ PURE_TESTS = (
     "tests/unit/gpu_phase/test_decide_audio.py",
     "tests/unit/gpu_phase/test_decide_way_back.py",
     "tests/unit/gpu_phase/test_plan_and_lanes.py",
+    "tests/unit/gpu_phase/test_windows.py",
 )
 
 

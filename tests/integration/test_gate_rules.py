@@ -564,3 +564,72 @@ def test_claims_of_several_workers_do_not_wait_for_each_other_at_the_phase_row(d
     with desk.engine.begin() as connection:
         connection.execute(text("SELECT 1 FROM gpu_phase FOR SHARE"))
         assert desk.gate.claim(Lane.GPU) is not None
+
+
+AHEAD = replace(STAGES, ahead=frozenset({"acquire", "prepare"}))
+
+
+def ahead_gate(desk, policy=ON, **more):
+    return Gate(desk.engine, policy, AHEAD, worker="host:7", grace=GRACE, attempts=3, **more)
+
+
+@pytest.mark.parametrize("phase", ["llm", "acquiring", "draining", "error"])
+def test_what_needs_no_gpu_is_done_in_a_closed_lane(desk, phase):
+    desk.phase(phase)
+    gate = ahead_gate(desk)
+    desk.add("transcribe")
+    desk.add("run_assets", "post", state="done")
+    first = desk.add("acquire", waiting_since=NOON - timedelta(hours=1))[1]
+    second = desk.add("prepare", begun=True, waiting_since=NOON - timedelta(hours=1))[1]
+    assert gate.due(Lane.GPU) == timedelta(0)
+    assert [gate.claim(Lane.GPU).item_id for _ in range(2)] == [first, second]
+    assert gate.claim(Lane.GPU) is None
+    assert gate.due(Lane.GPU) is None
+
+
+def test_it_waits_for_its_moment_and_only_it_comes_up_in_a_closed_lane(desk):
+    desk.phase("llm")
+    gate = ahead_gate(desk)
+    desk.add("transcribe", not_before=NOON + timedelta(seconds=1))
+    desk.add("prepare", not_before=NOON + timedelta(seconds=4))
+    assert gate.claim(Lane.GPU) is None
+    assert gate.due(Lane.GPU) == timedelta(seconds=4)
+    desk.clock(NOON + timedelta(seconds=4))
+    assert gate.claim(Lane.GPU).kind == "prepare"
+
+
+def test_without_any_row_it_is_done_too(desk):
+    gate = ahead_gate(desk)
+    desk.add("transcribe")
+    desk.add("acquire")
+    assert gate.claim(Lane.GPU).kind == "acquire"
+    assert gate.claim(Lane.GPU) is None
+
+
+def test_in_an_open_lane_what_needs_the_gpu_comes_first(desk):
+    desk.phase("audio")
+    gate = ahead_gate(desk)
+    desk.add("acquire")
+    desk.add("prepare", begun=True)
+    desk.add("transcribe")
+    desk.add("diarize_embed", begun=True)
+    assert [gate.claim(Lane.GPU).kind for _ in range(4)] == ["diarize_embed", "transcribe", "acquire", "prepare"]
+
+
+def test_a_pause_lets_only_what_has_begun_go_on_ahead(desk):
+    desk.phase("llm")
+    gate = ahead_gate(desk)
+    desk.write("UPDATE work_control SET paused_at = :now, paused_by = 'op'", now=NOON)
+    desk.add("acquire")
+    desk.add("prepare", begun=True)
+    assert gate.claim(Lane.GPU).kind == "prepare"
+    assert gate.claim(Lane.GPU) is None
+    assert gate.due(Lane.GPU) is None
+
+
+def test_what_is_done_ahead_is_no_work_of_the_post_lane(desk):
+    desk.phase("draining")
+    gate = ahead_gate(desk)
+    desk.add("finalize", "post")
+    assert gate.claim(Lane.POST) is None
+    assert gate.due(Lane.POST) is None
