@@ -65,6 +65,9 @@ class Stack:
         self._quiet_until: dict[str, float] = {}
         self._stop = threading.Event()
         self._lock = threading.RLock()
+        self._ledger_lock = threading.Lock()
+        self._ledger_read = 0
+        self._alive: list[tuple[int, str, str]] = []
         self._watch = threading.Thread(target=self._keep_alive, daemon=True)
         for folder in (self.logs, home / "media", home / "in", home / "broker"):
             folder.mkdir(parents=True)
@@ -243,16 +246,21 @@ environment = {{ CARD_LEDGER = "{self.ledger}" }}
 
     def on_the_card(self) -> list[tuple[int, str, str]]:
         """(pid, side, service) of every model process that lives, by the ledger."""
-        return [(pid, side, service) for pid, side, service in self._ledger_starts() if _lives(pid)]
+        with self._ledger_lock:
+            self._read_on()
+            self._alive = [entry for entry in self._alive if _lives(entry[0])]
+            return list(self._alive)
 
-    def _ledger_starts(self) -> list[tuple[int, str, str]]:
-        found = []
-        with contextlib.suppress(FileNotFoundError):
-            for raw in self.ledger.read_text(encoding="utf-8").splitlines():
+    def _read_on(self) -> None:
+        """The lines that came since the last look; a line that is not whole yet waits for the next one."""
+        with contextlib.suppress(FileNotFoundError), self.ledger.open("rb") as file:
+            file.seek(self._ledger_read)
+            whole = file.read().rpartition(b"\n")[0]
+            self._ledger_read += len(whole) + 1 if whole else 0
+            for raw in whole.splitlines():
                 entry = json.loads(raw)
                 if entry["event"] == "start":
-                    found.append((entry["pid"], entry["side"], entry["service"]))
-        return found
+                    self._alive.append((entry["pid"], entry["side"], entry["service"]))
 
     def end(self) -> None:
         """End everything that this stack started, model servers too."""
@@ -272,7 +280,10 @@ environment = {{ CARD_LEDGER = "{self.ledger}" }}
 
 
 def _lives(pid: int) -> bool:
+    if not Path("/proc/self/stat").exists():
+        return psutil.pid_exists(pid)
     try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.Error:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
+    except OSError:
         return False
+    return stat.rpartition(")")[2].split()[0] not in {"Z", "X"}
