@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 import sys
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -31,6 +34,26 @@ def test_of_64_seeds_35_put_the_gpu_first_and_29_the_cpu(drawn):
 
 def test_of_the_first_16_seeds_7_put_the_gpu_first_and_9_the_cpu(drawn):
     assert Counter(drawn[seed] for seed in range(16)) == {CUDA: 7, CPU: 9}
+
+
+def interpreters(version):
+    """Where this version may be: on the path, or beside the others that pyenv keeps."""
+    kept = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python{version}"))
+    return [found for found in (shutil.which(f"python{version}"), *map(str, kept)) if found]
+
+
+def answers(python):
+    done = subprocess.run([python, "-S", "-c", "print(1)"], capture_output=True, text=True, check=False)
+    return done.stdout == "1\n"
+
+
+@pytest.mark.parametrize("version", ["3.11", "3.12", "3.13"])
+def test_another_python_draws_the_same(drawn, version):
+    python = next(filter(answers, interpreters(version)), None)
+    if python is None:
+        pytest.skip(f"there is no python{version} on this machine")
+    (row,) = DRAWN
+    assert firsts(row.providers, row.left_out, range(16), python) == {seed: drawn[seed] for seed in range(16)}
 
 
 def test_seed_0_puts_the_gpu_first(drawn):
