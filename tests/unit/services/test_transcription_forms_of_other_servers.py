@@ -1,4 +1,8 @@
-"""What speaches, whisper.cpp's server and vLLM answer, as they document it, becomes the same words as our own server's."""
+"""What speaches, whisper.cpp's server and vLLM answer becomes the same words as our own server's.
+
+The forms are those of their own answer types: speaches-ai/speaches, src/speaches/api_types.py at 9cc683f; vLLM,
+vllm/entrypoints/openai/protocol.py (TranscriptionResponseVerbose, TranscriptionSegment); whisper.cpp, examples/server/server.cpp.
+"""
 
 import pytest
 
@@ -24,11 +28,28 @@ OURS = {
     ],
     "model": "whisper tiny.en",
 }
-# speaches: words and segments beside each other, a segment's own words null, words with their leading space
+
+
+def spaced(segment=None):
+    """Words as the engine gives them, with a leading space and a speaker of their own; those of one segment, or all."""
+    return [
+        word | {"word": " " + word["word"], "speaker": None}
+        for word in OURS["words"]
+        if segment is None or segment["start"] <= word["start"] < segment["end"]
+    ]
+
+
+# speaches: the same words twice, in their segments and beside them
 SPEACHES = {
     **{key: OURS[key] for key in ("task", "language", "duration", "text")},
-    "segments": [segment | {"words": None} for segment in OURS["segments"]],
-    "words": [word | {"word": " " + word["word"]} for word in OURS["words"]],
+    "segments": [segment | {"words": spaced(segment), "speaker": None} for segment in OURS["segments"]],
+    "words": spaced(),
+}
+# speaches, asked for segments only
+SPEACHES_SEGMENTS = {
+    **{key: OURS[key] for key in ("task", "language", "duration", "text")},
+    "segments": [segment | {"words": None, "speaker": None} for segment in OURS["segments"]],
+    "words": None,
 }
 # whisper.cpp: the language's full name, words in their segments, and what it thinks of other languages
 WHISPER_CPP = {
@@ -43,11 +64,7 @@ WHISPER_CPP = {
             "start": segment["start"],
             "end": segment["end"],
             "tokens": [1],
-            "words": [
-                word | {"word": " " + word["word"], "t_dtw": -1}
-                for word in OURS["words"]
-                if segment["start"] <= word["start"] < segment["end"]
-            ],
+            "words": [word | {"t_dtw": -1} for word in spaced(segment)],
             "temperature": 0.0,
             "avg_logprob": -0.2,
             "no_speech_prob": 0.0,
@@ -58,12 +75,15 @@ WHISPER_CPP = {
     "detected_language_probability": 0.98,
     "language_probabilities": {"en": 0.98},
 }
-# vLLM: the duration as text, no words
+# vLLM: the duration as text, no words, and none of the numbers about a segment that it does not know
 VLLM = {
     "duration": "4.0",
     "language": "en",
     "text": " Good morning. Thank you.",
-    "segments": OURS["segments"],
+    "segments": [
+        segment | {"avg_logprob": None, "compression_ratio": None, "no_speech_prob": None}
+        for segment in OURS["segments"]
+    ],
     "words": None,
 }
 
@@ -79,10 +99,14 @@ def test_words_with_their_times_come_through(document):
     assert times == [(word["start"], word["end"]) for word in OURS["words"]]
 
 
-def test_a_server_without_words_gives_its_segments():
-    found = segments_of(heard_in(VLLM), 4.0)
+@pytest.mark.parametrize("document", [VLLM, SPEACHES_SEGMENTS], ids=["vllm", "speaches"])
+def test_a_server_without_words_gives_its_segments(document):
+    found = segments_of(heard_in(document), 4.0)
     assert " ".join(" ".join(word.text.split()) for words in found for word in words) == "Good morning. Thank you."
     assert [round(words[0].start, 1) for words in found] == [0.0, 2.0]
+
+
+def test_a_duration_in_words_is_no_number():
     assert heard_in(VLLM).duration_seconds is None, "a text is no number; the recording's own length is used"
 
 
