@@ -55,7 +55,7 @@ test-docker: setup-dev ## the shipped stack on a real Docker engine (as root it 
 docker-images: setup-dev ## builds the shipped images, and uses the CPU tier's for real (CUDA=1: those for NVIDIA too)
 	@CUDA=$(CUDA) $(PY) -m pytest tests/docker -p no:randomly -m images
 
-docker-page: ## docs/reference/engine.md from what the last whole `make test-docker` wrote down
+docker-page: ## docs/reference/engine.md from what `make test-docker` wrote down
 	@$(PY) scripts/engine_page.py
 
 quality: ## word and diarization error rates on the samples, real small models (FILES="a.wav" with a.txt and a.rttm)

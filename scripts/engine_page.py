@@ -1,6 +1,6 @@
-"""Writes docs/reference/engine.md from what the last whole run of `make test-docker` wrote down: `make docker-page`.
+"""Writes docs/reference/engine.md from what `make test-docker` wrote down: `make docker-page`.
 
-The figures are copied, never typed. A run of a part writes another file, and makes no page.
+The figures are copied, never typed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ IMAGES = ROOT / "build" / "docker" / "images.json"
 PHASES = ("draining_post", "acquiring", "starting_services", "audio", "draining", "stopping_services", "releasing")
 INTRO = """# The stack on a real Docker engine
 
-Figures of one run of `make test-docker`, copied here by `make docker-page`; your machine will have others.
+Figures of `make test-docker`, copied here by `make docker-page`; your machine will have others.
 """
 UNTRIED = """
 ## What this cannot show
@@ -40,20 +40,26 @@ def table(head: list[str], rows: list[list[object]]) -> str:
 
 def ran_on(report: dict[str, Any]) -> str:
     """The machine, the engine, and what was shortened."""
-    machine, engine = report["machine"], report["engine"]
+    engine, runs = report["engine"], report["runs"]
     whose = "started by the tests" if engine["own"] else "found on the machine"
-    tests = report["tests"].values()
-    counts = ", ".join(
-        f"{sum(test['outcome'] == outcome for test in tests)} {outcome}"
-        for outcome in ("passed", "failed", "skipped")
-        if any(test["outcome"] == outcome for test in tests)
-    )
     shortened = ", ".join(f"`{name}={value}`" for name, value in report["shortened"].items())
+    rows = [
+        [
+            "everything" if run["whole"] else "a part",
+            run["tests"],
+            run["seconds"],
+            run["processors"],
+            run["load_before"],
+            run["load_after"],
+        ]
+        for run in runs
+    ]
+    head = ["run of", "tests", "seconds", "processors", "load before", "load after"]
     return (
         f"\nDocker {engine['docker']} (API {engine['api']}, {engine['storage']}, cgroup v{engine['cgroups']}), {whose}, "
-        f"compose {engine['compose']}, Linux {machine['kernel']}, {machine['processors']} processors, "
-        f"load {machine['load_before']} before and {machine['load_after']} after.\n"
-        f"{counts} in {report['seconds']} s. Settings that differ from their defaults so that tests need not wait: {shortened}.\n"
+        f"compose {engine['compose']}, Linux {report['machine']['kernel']}. A load beyond the number of processors is other "
+        f"programs' work on the same machine. Settings that differ from their defaults so that tests need not wait: {shortened}.\n\n"
+        + table(head, rows)
     )
 
 
@@ -77,7 +83,7 @@ def kills(report: dict[str, Any]) -> str:
             kill.get("all_done_seconds", "-"),
             kill.get("most_attempts", "-"),
         ]
-        for kill in report["kills"]
+        for kill in report["kills"].values()
     ]
     head = ["killed", "in phase", "how", "recordings", "ticks saved again after s", "all done and settled after s"]
     return table([*head, "most attempts of a stage"], rows)
@@ -126,5 +132,5 @@ def page(report: dict[str, Any]) -> str:
 
 if __name__ == "__main__":
     if not REPORT.exists():
-        sys.exit(f"there is no {REPORT.relative_to(ROOT)}: run `make test-docker` first, as a whole")
+        sys.exit(f"there is no {REPORT.relative_to(ROOT)}: run `make test-docker` first")
     PAGE.write_text(page(json.loads(REPORT.read_text(encoding="utf-8"))), encoding="utf-8")

@@ -278,8 +278,27 @@ def test_a_container_removed_between_the_list_and_the_look_is_absent(world, monk
 def test_the_engines_own_words_for_a_start_that_failed(world):
     world.cannot_start("titanet")
     assert world.control().start() == {
-        "titanet": 'could not be started: could not select device driver "nvidia" with capabilities: [[gpu]]'
+        "titanet": "could not be started: the NVIDIA container toolkit is not set up on this host: "
+        'could not select device driver "nvidia" with capabilities: [[gpu]]'
     }
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        ("nvidia-container-cli: device error: 5: unknown device: unknown", "GPU_DEVICE_IDS names a card that is not"),
+        ("unresolvable CDI devices nvidia.com/gpu=5", "GPU_DEVICE_IDS names a card that is not there"),
+        ("nvidia-container-cli: initialization error: driver rpc error", "the NVIDIA driver or its container toolkit"),
+        ('error gathering device information while adding custom device "/dev/kfd": no such file', "no /dev/kfd"),
+        ("driver failed programming external connectivity: port is already allocated", "could not be started: driver"),
+    ],
+)
+def test_what_the_host_lacks_is_named_before_the_engines_words(world, words, hint):
+    container = world.container("titanet")
+    container.refuse_start = "OCI runtime create failed: " * 3 + words if "nvidia" in words else words
+    said = world.control().start()["titanet"]
+    assert hint in said[:150]
+    assert len(said) <= 300
 
 
 # --- stops that take their time ----------------------------------------------------------------------------------------

@@ -22,9 +22,8 @@ def pytest_configure(config):
     """A run that is told to end takes its engine with it."""
     (BUILD / "failures.log").unlink(missing_ok=True)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    plain = config.args == ["tests/docker"] and not config.getoption("keyword")
-    plain = plain and config.getoption("markexpr") == "not images"
-    REPORT.facts["whole"] = plain
+    everything = config.args == ["tests/docker"] and config.getoption("markexpr") == "not images"
+    REPORT.whole = everything and not config.getoption("keyword")
 
 
 def pytest_runtest_logreport(report):

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from docker.errors import APIError
+from docker.types import DeviceRequest
 from docker_stack import MODELS
+
+from voxint.services.engine_words import start_refused
 
 pytestmark = pytest.mark.timeout(900)
 CUT = "select coalesce(last_error, note) from gpu_phase where coalesce(last_error, note) like '%broker%'"
@@ -130,3 +134,29 @@ def test_a_socket_that_the_worker_may_not_use_is_a_reason_and_no_crash(stack):
     finally:
         stack.up()
     stack.wait_done([recording])
+
+
+@pytest.mark.parametrize(
+    ("wants", "hint"),
+    [
+        ({"devices": ["/dev/kfd:/dev/kfd:rwm"]}, "this host has no /dev/kfd"),
+        (
+            {"device_requests": [DeviceRequest(driver="nvidia", count=1, capabilities=[["gpu"]])]},
+            "NVIDIA container toolkit",
+        ),
+    ],
+    ids=["amd", "nvidia"],
+)
+def test_a_gpu_that_the_host_does_not_have_is_named(engine, wants, hint):
+    """On a host without one: what the engine really says is what the hints wait for."""
+    client = engine.client()
+    container = None
+    try:
+        container = client.containers.create("voxint-test-stub:1", **wants)
+        with pytest.raises(APIError) as refused:
+            container.start()
+        assert hint in start_refused(refused.value)
+    finally:
+        if container is not None:
+            container.remove(force=True)
+        client.close()

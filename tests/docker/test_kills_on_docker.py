@@ -42,7 +42,7 @@ def test_kills_in_one_turn_lose_no_recording(stack, report, kills):
         recordings += stack.reach(phase)
         began = time.monotonic()
         kill = {"killed": victim, "in": phase, "how": how, "result": "the stack did not come back"}
-        report.facts["kills"].append(kill)
+        report.facts["kills"][f"{victim} in {phase}"] = kill
         done.append((kill, began))
         getattr(stack, how)(victim)
         stack.wait_ticks()

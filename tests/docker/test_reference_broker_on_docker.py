@@ -4,52 +4,53 @@ from __future__ import annotations
 
 import pytest
 from docker_stack import FILES
+from real_engine import build_stubs
 
 pytestmark = pytest.mark.timeout(900)
 WITH = (*FILES, "tests/docker/compose.reference-broker.yaml")
 TOKEN = {"GPU_LEASE_TOKEN": "a token for tests alone"}
 
 
-@pytest.fixture
-def referenced(stack, monkeypatch):
-    monkeypatch.setattr(stack, "environ", {**stack.environ, **TOKEN})
-    stack.up(files=WITH)
-    stack.settle(seconds=180)
-    yield stack
-    monkeypatch.undo()
-    stack.up()
-    stack.settle(seconds=180)
+@pytest.fixture(scope="module", autouse=True)
+def referenced(whole, engine):
+    """The one stack with the reference broker, for the tests of this file."""
+    build_stubs(engine, engine.base, ["reference-broker"])
+    usual = whole.files, whole.environ
+    whole.files, whole.environ = WITH, {**whole.environ, **TOKEN}
+    whole.up()
+    yield
+    whole.files, whole.environ = usual
+    whole.up()
 
 
-def test_two_turns_with_the_reference_broker(referenced):
-    before = len(referenced.ledger())
+def test_two_turns_with_the_reference_broker(stack):
+    before, events = len(stack.ledger()), stack.last_event()
     for _ in range(2):
-        referenced.wait_done([referenced.add(), referenced.add()], seconds=200)
-        referenced.settle(seconds=180)
-    starts = [event["side"] for event in referenced.ledger()[before:] if event["event"] == "start"]
+        stack.wait_done([stack.add(), stack.add()])
+        stack.settle()
+    starts = [event["side"] for event in stack.ledger()[before:] if event["event"] == "start"]
     turns = [side for index, side in enumerate(starts) if index == 0 or starts[index - 1] != side]
     assert turns == ["audio", "llm", "audio", "llm"]
-    assert not [
-        event for event in referenced.history() if event["cause"] in {"refused", "acquire_failed", "release_failed"}
-    ][-1:]
+    trouble = {"refused", "acquire_failed", "release_failed"}
+    assert not [event for event in stack.events(events) if event["cause"] in trouble]
 
 
-def test_the_broker_killed_while_voxint_holds_the_gpu_goes_on_from_its_journal(referenced):
-    recordings = referenced.reach("audio")
-    broker = referenced.container("broker")
+def test_the_broker_killed_while_voxint_holds_the_gpu_goes_on_from_its_journal(stack):
+    recordings = stack.reach("audio")
+    broker = stack.container("broker")
     broker.kill()
     broker.start()
-    referenced.behave()
-    referenced.wait_done(recordings, seconds=250)
-    referenced.settle(seconds=180)
+    stack.as_usual()
+    stack.wait_done(recordings)
+    stack.settle()
 
 
-def test_a_wrong_token_is_told_and_starts_nothing(referenced, monkeypatch):
-    referenced.dc("up", "-d", "--no-deps", "gpu-phase", files=WITH, environ={"GPU_LEASE_TOKEN": "another"})
-    recording = referenced.add()
-    referenced.voxint("gpu-phase", "audio-now")
-    referenced.wait(lambda: "401" in referenced.voxint("doctor", check=False).stdout, 90, "the reason is told")
-    assert referenced.running() == set()
-    referenced.up(files=WITH)
-    referenced.voxint("gpu-phase", "audio-now")
-    referenced.wait_done([recording], seconds=250)
+def test_a_wrong_token_is_told_and_starts_nothing(stack):
+    stack.dc("up", "-d", "--no-deps", "gpu-phase", environ={"GPU_LEASE_TOKEN": "another"})
+    recording = stack.add()
+    stack.voxint("gpu-phase", "audio-now")
+    stack.wait(lambda: "401" in stack.voxint("doctor", check=False).stdout, 120, "the reason is told")
+    assert stack.running() == set()
+    stack.up()
+    stack.voxint("gpu-phase", "audio-now")
+    stack.wait_done([recording])

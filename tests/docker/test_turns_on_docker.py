@@ -40,7 +40,7 @@ def test_recordings_go_through_and_the_gpu_goes_over_and_back_twice(stack, repor
         events = stack.events(before)
         assert [event["to"] for event in events] == TURN
         took = {event["from"]: round(event["seconds"], 1) for event in events[1:]}
-        report.facts["turns"].append({"turn": turn, "recordings": 2, "seconds": took})
+        report.facts["turns"][str(turn)] = {"recordings": 2, "seconds": took}
     starts = [event["side"] for event in stack.ledger() if event["event"] == "start"]
     turns = [side for index, side in enumerate(starts) if index == 0 or starts[index - 1] != side]
     assert turns[-5:] == ["llm", "audio", "llm", "audio", "llm"]

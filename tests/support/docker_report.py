@@ -1,7 +1,12 @@
-"""What a run of tests/docker found, as one JSON file; scripts/engine_page.py makes a page of it."""
+"""What runs of tests/docker found, as one JSON file; scripts/engine_page.py makes a page of it.
+
+A run of everything begins the file anew. A run of a part takes the place of what an earlier run said about the same
+tests, and stands in the file as a run of its own.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import platform
@@ -18,17 +23,14 @@ class Report:
 
     def __init__(self):
         self.began = time.monotonic()
+        self.whole = False
+        self.run = {"processors": len(os.sched_getaffinity(0)), "load_before": round(os.getloadavg()[0], 1)}
         self.facts = {
-            "whole": False,
-            "machine": {
-                "processors": len(os.sched_getaffinity(0)),
-                "kernel": platform.release().split("-")[0],
-                "load_before": round(os.getloadavg()[0], 1),
-            },
+            "machine": {"kernel": platform.release().split("-")[0]},
             "shortened": SHORTENED,
             "tests": {},
-            "kills": [],
-            "turns": [],
+            "kills": {},
+            "turns": {},
             "shown": {},
             "seconds_of": {},
         }
@@ -59,8 +61,19 @@ class Report:
             test["outcome"] = report.outcome
 
     def write(self):
-        self.facts["seconds"] = round(time.monotonic() - self.began)
-        self.facts["machine"]["load_after"] = round(os.getloadavg()[0], 1)
+        """Begin the file anew, or put this run's part into it."""
+        self.run |= {
+            "whole": self.whole,
+            "tests": len(self.facts["tests"]),
+            "seconds": round(time.monotonic() - self.began),
+            "load_after": round(os.getloadavg()[0], 1),
+        }
+        document = {"runs": []}
+        if not self.whole:
+            with contextlib.suppress(OSError, ValueError):
+                document = json.loads(FILE.read_text(encoding="utf-8"))
+        document["runs"].append(self.run)
+        for name, value in self.facts.items():
+            document[name] = {**document.get(name, {}), **value}
         BUILD.mkdir(parents=True, exist_ok=True)
-        name = FILE if self.facts["whole"] else FILE.with_name("report-part.json")
-        name.write_text(json.dumps(self.facts, indent=1) + "\n", encoding="utf-8")
+        FILE.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")

@@ -127,7 +127,8 @@ class DockerControl:
         done = _changes.at_once({key: call for key, (_, call) in calls.items()}, self._change_seconds)
         for key, result in done.items():
             if isinstance(result, Exception) and not isinstance(result, StillAtWorkError):
-                failures[calls[key][0]] = self._failed("could not be started", result)
+                answered = engine_words.is_answer(result)
+                failures[calls[key][0]] = engine_words.start_refused(result) if answered else self._no_answer(result)
         return failures
 
     def stop(self, only: Collection[str] | None = None) -> None:
@@ -151,7 +152,7 @@ class DockerControl:
         names = {f"stop {container.id}": container.name for container in containers}
         for key, result in _changes.at_once(calls, self._change_seconds).items():
             if isinstance(result, Exception) and not isinstance(result, StillAtWorkError):
-                _log.warning("cannot stop container %s: %s", names[key], self._failed("could not be stopped", result))
+                _log.warning("cannot stop container %s: %s", names[key], self._no_answer(result))
 
     def unreachable(self) -> str | None:
         """Why the engine cannot be asked, for doctor; None where it answers."""
@@ -290,11 +291,6 @@ class DockerControl:
         if engine_words.is_answer(error):
             return clean(f"the Docker daemon at {self.host} answers: {engine_words.said(error)}")
         return engine_words.no_answer(error, self.host)
-
-    def _failed(self, what: str, error: Exception) -> str:
-        if engine_words.is_answer(error):
-            return clean(f"{what}: {engine_words.said(error)}")
-        return self._no_answer(error)
 
 
 def _try_socket(host: str, timeout_seconds: float) -> None:

@@ -17,6 +17,16 @@ if TYPE_CHECKING:
 
 DEFAULT_SOCKET = "unix:///var/run/docker.sock"
 
+_HINTS = (
+    ("could not select device driver", "the NVIDIA container toolkit is not set up on this host"),
+    ("unknown device", "GPU_DEVICE_IDS names a card that is not there (nvidia-smi -L lists them)"),
+    ("unresolvable CDI devices", "GPU_DEVICE_IDS names a card that is not there (nvidia-smi -L lists them)"),
+    ("nvidia-container-cli", "the NVIDIA driver or its container toolkit does not work on this host (nvidia-smi)"),
+    ('custom device "/dev/kfd"', "this host has no /dev/kfd (the amdgpu driver is not loaded)"),
+    ('custom device "/dev/dri"', "this host has no /dev/dri (no graphics driver is loaded)"),
+)
+"""What is missing on the host, by what the engine says when a container does not start. The first that fits counts."""
+
 
 def no_answer(error: BaseException, host: str) -> str:
     """Why the engine at `host` could not be asked, and what to do."""
@@ -42,6 +52,13 @@ def said(error: BaseException) -> str:
     if isinstance(explanation, bytes):
         explanation = explanation.decode(errors="replace")
     return clean(str(explanation or error) or type(error).__name__)
+
+
+def start_refused(error: BaseException) -> str:
+    """Why a container could not be started: what the host lacks, where that is known, then the engine's own words."""
+    words = said(error)
+    hint = next((hint for sign, hint in _HINTS if sign in words), None)
+    return clean(f"could not be started: {hint}: {words}" if hint else f"could not be started: {words}")
 
 
 def is_answer(error: BaseException) -> bool:
