@@ -25,6 +25,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from voxint.db.engine import make_engine
+from voxint.db.migrate import upgrade
 from voxint.standalone.postgres import EmbeddedPostgres
 
 if TYPE_CHECKING:
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent
 WORK = ROOT / "build" / "mutants"
 LEFT = ROOT / "tests" / "mutants_left.toml"
+TEMPLATE = "voxint_template"
+"""The migrated database on the gate's server; tests/integration/conftest.py has the same name."""
 LIMIT = 0.05
 """The share of mutants that may be left, each with its reason."""
 
@@ -111,6 +115,10 @@ def server(part: Part) -> Iterator[dict[str, str]]:
         postgres = EmbeddedPostgres(Path(home) / "data", Path(home) / "server.log", options=options)
         postgres.start()
         try:
+            postgres.make_database(TEMPLATE)
+            engine = make_engine(postgres.url(TEMPLATE))
+            upgrade(engine)
+            engine.dispose()
             yield {"VOXINT_TEST_POSTGRES": home}
         finally:
             postgres.stop()

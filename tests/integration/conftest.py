@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 import redis
+from shared_database import emptied_database
 
 from voxint.db.engine import make_engine
 from voxint.db.migrate import upgrade
@@ -55,16 +56,23 @@ def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Embedd
     folder = Path(shared) if shared else tmp_path_factory.mktemp("pg")
     # A test that loses its server starts it again.
     server = EmbeddedPostgres(folder / "data", folder / "server.log", options=OPTIONS)
+    if shared:  # it runs, and has its template
+        yield server
+        return
     server.start()
     try:
-        server.make_database(TEMPLATE)
-        engine = make_engine(server.url(TEMPLATE))
-        upgrade(engine)
-        engine.dispose()
+        make_template(server)
         yield server
     finally:
-        if not shared:
-            server.stop()
+        server.stop()
+
+
+def make_template(server: EmbeddedPostgres) -> None:
+    """The migrated database that the others are copied from."""
+    server.make_database(TEMPLATE)
+    engine = make_engine(server.url(TEMPLATE))
+    upgrade(engine)
+    engine.dispose()
 
 
 @pytest.fixture
@@ -77,7 +85,8 @@ def empty_database_url(postgres_server: EmbeddedPostgres) -> Iterator[str]:
 @pytest.fixture
 def database_url(postgres_server: EmbeddedPostgres) -> Iterator[str]:
     """A migrated database of this test's own."""
-    with _database(postgres_server, TEMPLATE) as url:
+    kept = emptied_database if os.environ.get(SHARED_SERVER) else _database
+    with kept(postgres_server, TEMPLATE) as url:
         yield url
 
 

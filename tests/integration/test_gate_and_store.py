@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from held_transaction import held_transaction
 from phase_world import STAGES
 from sqlalchemy import text
 
@@ -329,7 +330,7 @@ def test_a_claim_waits_for_the_save_in_flight_and_then_sees_the_closed_lane(engi
     add_run(engine)
     set_phase(engine, "audio")
     result = []
-    with engine.begin() as connection:
+    with held_transaction(engine) as connection:
         connection.execute(text("UPDATE gpu_phase SET phase = 'draining', version = version + 1"))
         thread = threading.Thread(target=lambda: result.append(gate.claim(Lane.GPU)))
         thread.start()

@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from held_transaction import held_transaction
 from phase_world import STAGES
 from sqlalchemy import text
 
@@ -553,7 +554,7 @@ def test_due_passes_over_what_waits_no_longer_and_is_only_full(desk):
 def test_a_claim_passes_over_what_another_has_just_locked(desk):
     desk.phase("audio")
     first, second = desk.add()[1], desk.add()[1]
-    with desk.engine.begin() as connection:
+    with held_transaction(desk.engine) as connection:
         connection.execute(text("SELECT 1 FROM work_item WHERE id = :id FOR UPDATE"), {"id": first})
         assert desk.gate.claim(Lane.GPU).item_id == second
 
@@ -561,7 +562,7 @@ def test_a_claim_passes_over_what_another_has_just_locked(desk):
 def test_claims_of_several_workers_do_not_wait_for_each_other_at_the_phase_row(desk):
     desk.phase("audio")
     desk.add()
-    with desk.engine.begin() as connection:
+    with held_transaction(desk.engine) as connection:
         connection.execute(text("SELECT 1 FROM gpu_phase FOR SHARE"))
         assert desk.gate.claim(Lane.GPU) is not None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
+from held_transaction import held_transaction
 from phase_world import STAGES, FakeBroker, FakeLanguageModel, FakeServices
 from sqlalchemy import text
 
@@ -196,7 +197,7 @@ def test_the_twin_finds_an_open_transaction(engine):
     query = (
         "SELECT count(*) FROM pg_stat_activity WHERE state LIKE 'idle in transaction%' AND datname = current_database()"
     )
-    with engine.begin() as held:
+    with held_transaction(engine) as held:
         held.execute(text("SELECT 1"))
         with engine.begin() as connection:
             assert connection.execute(text(query)).scalar_one() == 1

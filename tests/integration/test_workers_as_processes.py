@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
@@ -9,6 +10,7 @@ import time
 import psutil
 import pytest
 import redis
+from held_transaction import held_transaction
 from sqlalchemy import text
 from work_bench import sharing, work_bench
 
@@ -243,12 +245,16 @@ def test_the_regular_worker_never_takes_a_tick(bench):
     assert bench.rows("SELECT count(*) FROM gpu_phase") == [(0,)]
 
 
+class RolledBack(Exception):  # noqa: N818 - it is what happened
+    """Ends a transaction."""
+
+
 def test_a_wake_up_before_the_row_is_committed_makes_no_ghost(bench, eventually):
     """Fault 15: the message overtakes the commit, or the row is rolled back."""
     worker = bench.worker(1)
     log = bench.processes.log("worker")
     eventually(lambda: "ready." in log.read_text(), 30)
-    with bench.parts.engine.connect() as connection, connection.begin() as transaction:
+    with contextlib.suppress(RolledBack), held_transaction(bench.parts.engine) as connection:
         connection.execute(
             text(
                 "INSERT INTO run (title, source, source_kind, folder, created_at)"
@@ -257,7 +263,7 @@ def test_a_wake_up_before_the_row_is_committed_makes_no_ghost(bench, eventually)
         )
         bench.wake(1)
         time.sleep(1.5)
-        transaction.rollback()
+        raise RolledBack
     run = bench.add("plain")
     bench.wake(1)
     eventually(lambda: bench.done(run), 30)
