@@ -67,5 +67,11 @@ for name in voxint voxint-broker; do
     printf '#!%s/.venv/bin/python\nimport sys\n\nfrom %s import main\n\nsys.exit(main())\n' "$PWD" "$entry" >".venv/bin/$name"
     chmod +x ".venv/bin/$name"
 done
+# Where no process may keep what it compiles, each one would compile everything anew: more than half of what a command
+# or a test that starts processes then takes.
+if [ -n "${PYTHONDONTWRITEBYTECODE:-}" ]; then
+    say "compiling, as PYTHONDONTWRITEBYTECODE is set"
+    nice .venv/bin/python -m compileall -q -j 0 "$site" src >/dev/null 2>&1 || true
+fi
 stamp "$group" >".venv/made-for-$group"
 say "done"
