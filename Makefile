@@ -10,7 +10,7 @@ SCALE ?= 1
 FILES ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo test test-unit test-no-wake-ups test-chaos chaos campaigns test-docker walk mutants quality long bench-window check fmt lock docs clean show-phases sizes
+.PHONY: help setup setup-dev demo test test-unit test-no-wake-ups test-chaos chaos campaigns test-docker walk mutants quality long bench-window check fmt lock docs clean show-phases show-placement sizes
 
 help: ## what can be made
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 22
@@ -87,6 +87,9 @@ lock: setup-dev ## write requirements/*.txt anew
 
 show-phases: setup-dev ## status and doctor in each phase on a running standalone, and how long a look takes: build/phases-shown
 	@$(PY) scripts/show_phases.py
+
+show-placement: setup-dev ## what a service on the CPU leads to, under each action, on a running standalone: build/placement-shown
+	@$(PY) scripts/show_placement.py
 
 docs: setup-dev ## write the pages that are made from the code anew
 	@$(PY) scripts/phases_page.py

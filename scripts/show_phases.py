@@ -35,7 +35,6 @@ EXITS = {
 """What is shown, in order, with doctor's exit status."""
 SETTINGS = {"GPU_PHASE_MIN_DWELL_SECONDS": "600"}
 """So that only a request changes hands."""
-SLOW_WORK = {"answer_seconds": 600}
 
 
 class Shown:
@@ -99,14 +98,18 @@ def _turn(run: Run, shown: Shown) -> None:
     run.until_phase("draining_post", "acquiring")
     shown.capture("draining_post")
 
-    run.stand_ins({"language_model": {"stop_seconds": LONG}, "whisper": {"start_seconds": LONG}})
+    run.stand_ins(
+        {
+            "language_model": {"stop_seconds": LONG, "start_seconds": LONG},
+            "whisper": {"start_seconds": LONG, "answer_seconds": 900, "stop_seconds": LONG},
+        }
+    )
     run.until_phase("acquiring", "starting_services")
     shown.capture("acquiring")
-    run.until_phase("starting_services")
+    run.until_phase("starting_services", "audio")
     shown.capture("starting_services")
-    run.stand_ins({"whisper": {**SLOW_WORK, "stop_seconds": LONG}, "language_model": {"start_seconds": LONG}})
     run.until_phase("audio")
-    run.until(lambda: run.status()["gpu_lane"]["running"] or None, 120, "no recording is worked on")
+    run.until(lambda: run.work("gpu", "running"), 300, "no recording is worked on")
     shown.capture("audio")
     shown.capture("audio, with sharing off", GPU_PHASE_ENABLED="false")
 
@@ -133,11 +136,11 @@ def _work_for_the_language_model(run: Run, shown: Shown) -> None:
     run.add_recordings(3, seconds=120)
     shown.capture("llm, 3 recordings wait")
     run.must("gpu-phase", "audio-now")
-    run.until(lambda: run.status()["post_lane"]["waiting"] >= 3 or None, 180, "the recordings were not transcribed")
+    run.until(lambda: run.work("post", "queued") >= 3, 300, "the recordings were not transcribed")
     run.must("gpu-phase", "release")
     run.stand_ins({"language_model": {"paths": {"/v1/chat/completions": {"answer_seconds": 4}}}})
     run.until_phase("llm")
-    run.until(lambda: run.status()["post_lane"]["running"] or None, 300, "no language-model work began")
+    run.until(lambda: run.work("post", "running"), 300, "no language-model work began")
 
 
 def _times(run: Run) -> None:

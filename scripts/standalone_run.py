@@ -13,6 +13,8 @@ import wave
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+import psycopg
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import TracebackType
@@ -87,19 +89,26 @@ class Run:
         written.write_text(json.dumps(changes))
         written.replace(self.control)
 
-    def status(self) -> dict[str, Any]:
-        """`gpu-phase status --json`."""
-        found: dict[str, Any] = json.loads(self.must("gpu-phase", "status", "--json"))
-        return found
+    def value(self, query: str) -> Any:  # noqa: ANN401 - what the query gives
+        """The first value of a query: a command would take longer than some phases last."""
+        lines = (self.home / "voxint.env").read_text().splitlines()
+        (url,) = (line.partition("=")[2] for line in lines if line.startswith("DATABASE_URL="))
+        with psycopg.connect(url) as connection:
+            row = connection.execute(query.encode()).fetchone()
+        return None if row is None else row[0]
 
-    def until_phase(self, *phases: str, seconds: float = 180) -> str:
+    def work(self, lane: str, state: str) -> int:
+        """How much of a lane's work is `queued` or `running`."""
+        return int(self.value(f"SELECT count(*) FROM work_item WHERE lane = '{lane}' AND state = '{state}'"))
+
+    def until_phase(self, *phases: str, seconds: float = 300) -> str:
         """Wait for one of these phases; which one it is."""
 
         def there() -> str | None:
-            phase = str(self.status()["phase"])
-            return phase if phase in phases else None
+            phase = self.value("SELECT phase FROM gpu_phase")
+            return str(phase) if phase in phases else None
 
-        return self.until(there, seconds, f"never came to {' or '.join(phases)}")
+        return str(self.until(there, seconds, f"never came to {' or '.join(phases)}"))
 
     def until(self, true: Callable[[], Any], seconds: float, what: str) -> Any:  # noqa: ANN401 - what `true` gives
         """Wait until something is so; gives it."""
@@ -111,7 +120,7 @@ class Run:
             if time.monotonic() > end or (self._process is not None and self._process.poll() is not None):
                 said = "; ".join(self.must("gpu-phase", "history").splitlines()[-5:]) if self._ready() else ""
                 raise SystemExit(f"{what} within {seconds:.0f} s. {said}")
-            time.sleep(0.2)  # noqa: TID251 - a script that waits for other processes
+            time.sleep(0.1)  # noqa: TID251 - a script that waits for other processes
 
     def _ready(self) -> bool:
         return (self.home / "voxint.env").exists()
