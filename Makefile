@@ -10,7 +10,7 @@ SCALE ?= 1
 FILES ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo test test-unit test-no-wake-ups test-chaos chaos campaigns test-docker walk mutants quality long bench-window check fmt lock docs clean show-phases show-placement sizes
+.PHONY: $(shell sed -n 's/^\([a-z-]*\):.*/\1/p' $(MAKEFILE_LIST))
 
 help: ## what can be made
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 22
@@ -51,7 +51,7 @@ test-chaos: setup-dev ## three short campaigns, and the two that must find what 
 test-docker: setup-dev ## the shipped stack on a real Docker engine (as root it starts one, if none is there; QUICK=1 for a few)
 	@$(PY) -m pytest tests/docker -p no:randomly -m "$(if $(QUICK),quick,not images)"
 
-.PHONY: docker-images docker-page
+.PHONY: $(shell sed -n 's/^\([a-z-]*\):.*/\1/p' $(MAKEFILE_LIST))
 docker-images: setup-dev ## builds the shipped images, and uses the CPU tier's for real (CUDA=1: those for NVIDIA too)
 	@CUDA=$(CUDA) $(PY) -m pytest tests/docker -p no:randomly -m images
 
@@ -84,6 +84,9 @@ fmt: setup-dev ## format the code and mend what can be mended
 
 lock: setup-dev ## write requirements/*.txt anew
 	@UV=.venv/bin/uv scripts/lock.sh
+
+bench-day: setup-dev ## simulated days under other settings: build/day.json and the page's picture
+	@$(PY) benchmarks/day.py
 
 show-phases: setup-dev ## status and doctor in each phase on a running standalone, and how long a look takes: build/phases-shown
 	@$(PY) scripts/show_phases.py

@@ -9,6 +9,7 @@ import typer
 from voxint.cli import spans
 from voxint.cli.environment import operator, parts, settings
 from voxint.cli.output import CouldNotError, note, say, say_json, say_pairs, say_table
+from voxint.cli.simulate import simulate
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from voxint.wiring import Parts
 
 app = typer.Typer(help="Who has the GPU now, and asking for it.", no_args_is_help=True)
+app.command()(simulate)
 
 DEFAULT_LIMIT = "15m"
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
