@@ -26,10 +26,11 @@ SECRETS = (
     "GPU_LEASE_TOKEN",
     "LLM_API_KEY",
     "CONSOLE_PASSWORD",
-    "SECRET_KEY",
+    "API_TOKEN",
     "DATABASE_URL",
     "REDIS_URL",
     "ALERT_WEBHOOK_URL",
+    "RUN_WEBHOOK_URL",
 )
 """Settings that may come from <NAME>_FILE, and are never shown."""
 
@@ -109,6 +110,9 @@ def _secret_url(value: SecretStr) -> SecretStr:
 
 WARM_UPS = ("none", "speech", "transcription")
 """The small requests that a service may need before it counts as healthy: <NAME>_WARM_UP."""
+
+FEWEST_TOKEN_CHARACTERS = 16
+"""Of API_TOKEN: nobody may guess it."""
 
 _SPEACHES = "speaches"
 """speaches has a health path of its own, and answers there before a model is loaded."""
@@ -285,12 +289,32 @@ class Settings(BaseModel):
         7200, description="Longest wait for one answer of a model service."
     )
     console_bind: str = Field("127.0.0.1:8080", description="Where the console listens.")
-    console_password: SecretStr | None = Field(None, description="The console's password.")
+    console_password: SecretStr | None = Field(
+        None,
+        description="The console's first password, at least 8 characters. Another value later takes the place of the "
+        "present password at the next start.",
+    )
     console_allowed_hosts: tuple[str, ...] = Field(
         ("127.0.0.1", "localhost"), description="Host names by which the console may be reached, comma separated."
     )
+    console_session_seconds: Annotated[float, Field(ge=60, allow_inf_nan=False)] = Field(
+        43_200, description="After how long without use a sign-in at the console ends. 14 days at the latest, always."
+    )
+    console_paths: tuple[Path, ...] = Field(
+        (),
+        description="Folders below which recordings may be added by path in the console and over the API, comma "
+        "separated. Empty: MEDIA_ROOT/inbox alone.",
+    )
+    upload_max_bytes: Annotated[int, Field(ge=1)] = Field(
+        8 << 30, description="The largest recording that the console and the API take, in bytes."
+    )
     trusted_proxies: tuple[str, ...] = Field((), description="Proxies whose forwarded addresses are believed.")
-    secret_key: SecretStr | None = Field(None, description="Signs the console's sessions.")
+    api_token: HeaderSecret | None = Field(
+        None, description="Bearer token of the HTTP API, at least 16 characters. Without one there is no API."
+    )
+    run_webhook_url: SecretUrl | None = Field(
+        None, description="Where it is posted as JSON that a recording is done, or has failed."
+    )
     alert_webhook_url: SecretUrl | None = Field(
         None, description="Where alerts are posted as JSON: the GPU could not be handed back, the phase task stopped."
     )
@@ -299,7 +323,7 @@ class Settings(BaseModel):
 
     @model_validator(mode="after")
     def _together(self) -> Self:
-        problems = [*self._sharing_problems(), *self._placement_problems()]
+        problems = [*self._sharing_problems(), *self._placement_problems(), *self._console_problems()]
         if problems:
             raise ValueError("\n".join(problems))
         return self
@@ -336,6 +360,11 @@ class Settings(BaseModel):
             if name not in self.gpu_phase_services
         ]
 
+    def _console_problems(self) -> list[str]:
+        token = self.api_token
+        short = token is not None and len(token.get_secret_value()) < FEWEST_TOKEN_CHARACTERS
+        return [f"API_TOKEN: must have at least {FEWEST_TOKEN_CHARACTERS} characters"] if short else []
+
     @property
     def placement_expected(self) -> dict[str, tuple[str, ...]]:
         """GPU_PLACEMENT_EXPECT, by service."""
@@ -370,7 +399,7 @@ class Settings(BaseModel):
         return tuple(LlmEndpoint(", ".join(names), url) for url, names in by_url.items())
 
 
-_LISTS = {"GPU_PHASE_SERVICES", "CONSOLE_ALLOWED_HOSTS", "TRUSTED_PROXIES"}
+_LISTS = {"GPU_PHASE_SERVICES", "CONSOLE_ALLOWED_HOSTS", "CONSOLE_PATHS", "TRUSTED_PROXIES"}
 _DERIVED = {"SERVICES", "LLM_FEATURE_URLS"}
 _SERVICE_NAME = re.compile(r"[a-z][a-z0-9-]{0,39}")
 NAMES = tuple(name.upper() for name in Settings.model_fields if name.upper() not in _DERIVED)

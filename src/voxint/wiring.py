@@ -14,6 +14,8 @@ from voxint.gpu_phase.queue import StagePlan
 if TYPE_CHECKING:
     from sqlalchemy import Engine
 
+    from voxint.access.record import Record
+    from voxint.access.store import Access
     from voxint.gpu_phase.gate import Claim, Gate
     from voxint.gpu_phase.ports import Broker, LanguageModel, Placement, Services
     from voxint.gpu_phase.store import PhaseStore
@@ -129,6 +131,20 @@ class Parts:
         from voxint.recordings.lifecycle import Lifecycle  # noqa: PLC0415
 
         return Lifecycle(self.engine, self.stages)
+
+    @cached_property
+    def access(self) -> Access:
+        """Who may use the console."""
+        from voxint.access.store import Access  # noqa: PLC0415
+
+        return Access(self.engine, timedelta(seconds=self.settings.console_session_seconds))
+
+    @cached_property
+    def record(self) -> Record:
+        """What people did in the console."""
+        from voxint.access.record import Record  # noqa: PLC0415
+
+        return Record(self.engine)
 
     @cached_property
     def broker(self) -> Broker:

@@ -19,6 +19,7 @@ COMBINATIONS = [
     ("compose.yaml", "compose.gpu.yaml", "compose.gpu-phase.yaml", "compose.service-controls.yaml"),
     ("compose.yaml", "compose.rocm.yaml", "compose.gpu-phase.yaml"),
 ]
+PASSWORD = {"CONSOLE_PASSWORD": "a password for tests alone"}
 ENVIRON = {"COMPUTE_TIER": "rocm", "WHISPER_IMAGE": "whisper-on-rocm:1", "GPU_PHASE_ENABLED": "true"}
 
 
@@ -26,7 +27,7 @@ def config(compose, names, environ, *more):
     files = [part for name in names for part in ("-f", str(ROOT / name))]
     argv = [*compose, *more, *files, "config", "--format", "json"]
     bare = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
-    return json.loads(run(argv, cwd=ROOT, env={**bare, **environ}).stdout)
+    return json.loads(run(argv, cwd=ROOT, env={**bare, **PASSWORD, **environ}).stdout)
 
 
 def plain(service):
@@ -52,7 +53,7 @@ def _source(mount):
 def test_our_renderer_agrees_with_compose(compose, names):
     environ = ENVIRON if "compose.rocm.yaml" in names else {"GPU_PHASE_ENABLED": "true"}
     theirs = config(compose, names, environ, "--profile", "*")["services"]
-    ours = render(names, environ)["services"]
+    ours = render(names, {**PASSWORD, **environ})["services"]
     assert theirs.keys() == ours.keys()
     for name, service in ours.items():
         assert plain(theirs[name]) == plain(service), name

@@ -46,7 +46,7 @@ def test_a_host_is_set_up_and_the_broker_tried(folder, broker):
     values = envfile.read((folder / ".env").read_text(encoding="utf-8"))
     assert values["GPU_LEASE_ACQUIRE_URL"] == f"{address}/gpu/acquire"
     assert stat.S_IMODE((folder / ".env").stat().st_mode) == 0o600
-    for name in ("POSTGRES_PASSWORD", "CONSOLE_PASSWORD", "SECRET_KEY"):
+    for name in ("POSTGRES_PASSWORD", "CONSOLE_PASSWORD"):
         assert len(values[name]) >= 32
         assert values[name] not in done.stdout + done.stderr
 

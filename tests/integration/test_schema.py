@@ -66,6 +66,10 @@ def placement(verdict="ok", **more):
     return PLACEMENT.format(verdict=verdict, **columns(more))
 
 
+def told(run_id=1, attempts=0):
+    return f"INSERT INTO run_told (run_id, finished_at, tried_at, attempts) VALUES ({run_id}, now(), now(), {attempts})"
+
+
 def columns(more):
     return {"names": "".join(f", {name}" for name in more), "values": "".join(f", {value}" for value in more.values())}
 
@@ -123,6 +127,9 @@ BREAKS = {
     "ck_placement_baseline_rate_is_positive": (
         "INSERT INTO placement_baseline (service, rate, unit, made_at) VALUES ('whisper', 0, 'characters', now())"
     ),
+    "ck_console_password_one_row": "INSERT INTO console_password (id, hash, set_at) VALUES (2, 'h', now())",
+    "ck_run_told_attempts_not_negative": told(attempts=-1),
+    "fk_run_told_run_id": told(run_id=999),
     "fk_stage_result_run_id": (
         "INSERT INTO stage_result (run_id, kind, data, made_at) VALUES (999, 'acquire', '{}', now())"
     ),

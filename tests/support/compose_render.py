@@ -13,7 +13,7 @@ import yaml
 
 ROOT = Path(__file__).parents[2]
 REPLACED = {"command", "entrypoint", "test"}
-_VARIABLE = re.compile(r"\$(?:(\$)|\{(\w+)(?:(:[-?])([^}]*))?\})")
+_VARIABLE = re.compile(r"\$(?:(\$)|\{(\w+)(?:(:[-?]|\?)([^}]*))?\})")
 
 
 class Reset:
@@ -78,7 +78,7 @@ def _value(found, environ):
     if dollar:
         return "$"
     value = environ.get(name, "")
-    if operator == ":?" and not value:
+    if (operator == ":?" and not value) or (operator == "?" and name not in environ):
         raise MissingVariableError(f"{name}: {rest}")
     return value or (rest or "" if operator == ":-" else "")
 

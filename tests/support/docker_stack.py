@@ -42,7 +42,6 @@ SETTINGS = {
     "GPU_LEASE_STATUS_URL": f"{BROKER}/status",
     "LLM_BASE_URL": "http://broker:8001/v1",
     "CONSOLE_PASSWORD": "a password for tests alone",
-    "SECRET_KEY": "0123456789abcdef0123456789abcdef",
 }
 _SLOW = {
     "draining_post": {

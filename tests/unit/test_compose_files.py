@@ -17,6 +17,7 @@ PROXY = "compose.socket-proxy.yaml"
 MODELS = ("whisper", "pyannote", "titanet")
 OURS = ("migrate", "api", "worker", "beat")
 SOCKET = "/var/run/docker.sock"
+PASSWORD = {"CONSOLE_PASSWORD": "a password for tests alone"}
 ROCM = {"COMPUTE_TIER": "rocm", "WHISPER_IMAGE": "whisper-on-rocm:1"}
 LEASE = {
     "GPU_PHASE_ENABLED": "true",
@@ -39,7 +40,7 @@ COMBINATIONS += [("compose.yaml", tier, SHARING, PROXY) for tier in TIERS[1:]]
 
 def rendered(names, **environ):
     tier = ROCM if "compose.rocm.yaml" in names else {}
-    return render(names, {**tier, **environ})
+    return render(names, {**PASSWORD, **tier, **environ})
 
 
 @pytest.fixture(params=COMBINATIONS, ids="+".join)
@@ -138,14 +139,23 @@ def test_the_settings_that_a_container_gets_are_good_ones(names):
         assert settings.services["whisper"].health_url == "http://whisper:8000/healthz"
 
 
-NOT_FOR_ALL = {"CONSOLE_BIND", "CONSOLE_PASSWORD", "CONSOLE_ALLOWED_HOSTS", "TRUSTED_PROXIES", "SECRET_KEY"}
+NOT_FOR_ALL = {
+    "CONSOLE_BIND",
+    "CONSOLE_PASSWORD",
+    "CONSOLE_ALLOWED_HOSTS",
+    "CONSOLE_SESSION_SECONDS",
+    "CONSOLE_PATHS",
+    "UPLOAD_MAX_BYTES",
+    "TRUSTED_PROXIES",
+    "API_TOKEN",
+}
 """The console's own; no other container needs them."""
 NOT_IN_COMPOSE = {"SERVICE_STATE_DIR", "GPU_TURN_FILE"}
 """Process control's, and the one that the overlay sets."""
 
 
 def test_no_setting_is_forgotten():
-    services = render(["compose.yaml", "compose.gpu.yaml", SHARING])["services"]
+    services = rendered(["compose.yaml", "compose.gpu.yaml", SHARING])["services"]
     wanted = {*NAMES, *(f"LLM_{feature}_BASE_URL" for feature in LLM_FEATURES)} - NOT_IN_COMPOSE
     assert wanted - services["api"]["environment"].keys() == set()
     assert wanted - NOT_FOR_ALL - services["worker"]["environment"].keys() == set()
@@ -153,7 +163,7 @@ def test_no_setting_is_forgotten():
 
 
 def test_the_service_with_the_socket_gets_what_it_needs_and_no_more():
-    environment = render(["compose.yaml", "compose.gpu.yaml", SHARING])["services"]["gpu-phase"]["environment"]
+    environment = rendered(["compose.yaml", "compose.gpu.yaml", SHARING])["services"]["gpu-phase"]["environment"]
     wanted = {name for name in NAMES if name.startswith(("GPU_", "LLM_", "WORK_"))} - {
         "LLM_TIMEOUT_SECONDS",
         "LLM_NOTICE",
@@ -238,12 +248,21 @@ def test_an_operators_own_file_keeps_its_say(tmp_path, monkeypatch):
         (tmp_path / name).write_text((ROOT / name).read_text())
     monkeypatch.setattr("compose_render.ROOT", tmp_path)
     for order in [("compose.own.yaml", SHARING), (SHARING, "compose.own.yaml")]:
-        services = render(["compose.yaml", "compose.gpu.yaml", *order])["services"]
+        services = rendered(["compose.yaml", "compose.gpu.yaml", *order])["services"]
         assert services["worker"]["command"] == ["voxint", "worker", "--concurrency", "8"]
 
 
 def test_rocm_says_what_must_be_set():
     with pytest.raises(MissingVariableError, match="COMPUTE_TIER"):
-        render(["compose.yaml", "compose.rocm.yaml"], {})
+        render(["compose.yaml", "compose.rocm.yaml"], PASSWORD)
     with pytest.raises(MissingVariableError, match="WHISPER_IMAGE"):
-        render(["compose.yaml", "compose.rocm.yaml"], {"COMPUTE_TIER": "rocm"})
+        render(["compose.yaml", "compose.rocm.yaml"], {**PASSWORD, "COMPUTE_TIER": "rocm"})
+
+
+def test_nothing_starts_without_a_password_for_the_console():
+    with pytest.raises(MissingVariableError, match="CONSOLE_PASSWORD"):
+        render(["compose.yaml", "compose.cpu.yaml"], {})
+    for environ in (PASSWORD, {"CONSOLE_PASSWORD": "", "CONSOLE_PASSWORD_FILE": "/run/secrets/password"}):
+        services = render(["compose.yaml", "compose.cpu.yaml"], environ)["services"]
+        given = {name: services["api"]["environment"][name] for name in ("CONSOLE_PASSWORD", "CONSOLE_PASSWORD_FILE")}
+        assert given == {"CONSOLE_PASSWORD_FILE": "", **environ}

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from voxint.cli import (
+    console,
     database,
     doctor,
     gpu_phase,
@@ -45,6 +46,7 @@ app.add_typer(runs.app, name="runs")
 app.add_typer(speakers.app, name="speakers")
 app.add_typer(gpu_phase.app, name="gpu-phase")
 app.add_typer(placement.app, name="placement")
+app.add_typer(console.app, name="console")
 app.add_typer(database.app, name="db")
 app.command(name="doctor")(doctor.doctor)
 transcripts.register(runs.app)

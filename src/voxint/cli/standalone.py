@@ -27,6 +27,7 @@ def standalone(
     stand_ins: Annotated[
         bool, typer.Option("--stand-ins", help="Quick stand-ins in place of the models, to try the turns.")
     ] = False,
+    no_link: Annotated[bool, typer.Option("--no-link", help="Print no link that signs in at the console.")] = False,
     stop: Annotated[
         bool, typer.Option("--stop", help="Stop the one that runs, or what is left of one that was killed.")
     ] = False,
@@ -43,7 +44,7 @@ def standalone(
         if stop:
             status = stop_standalone(home, _say)
         else:
-            options = Options(models="stand-ins" if stand_ins else "offline")
+            options = Options(models="stand-ins" if stand_ins else "offline", with_link=not no_link)
             status = run_standalone(home, options, os.environ, _say)
     except (HomeError, PostgresError, ValkeyError, SocketFolderError) as error:
         raise CouldNotError(str(error)) from error

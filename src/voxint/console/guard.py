@@ -31,6 +31,9 @@ SECURITY_HEADERS = {
 }
 """On every answer. Nothing is loaded from another host, nothing is framed, no script stands inside a page."""
 
+STRICT_TRANSPORT = "max-age=31536000"
+"""Where the console was reached over TLS, it is not to be reached without it for a year."""
+
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
@@ -57,6 +60,8 @@ class Guard:
                 headers = MutableHeaders(scope=message)
                 for name, value in SECURITY_HEADERS.items():
                     headers.setdefault(name, value)
+                if scope["scheme"] == "https":
+                    headers.setdefault("strict-transport-security", STRICT_TRANSPORT)
             await send(message)
 
         refusal = self._refusal(scope)

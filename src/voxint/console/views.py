@@ -15,10 +15,25 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime, tzinfo
 
+    from voxint.access.record import Entry
+    from voxint.access.store import Session
     from voxint.console.picture import Picture
     from voxint.doctor.finding import Finding
     from voxint.gpu_phase.view import PhaseView
+    from voxint.recordings.roster import RosterEntry
     from voxint.recordings.run import Run
+
+HOLD_HOURS = (2,)
+"""Holds that are offered as buttons."""
+
+FACTS = (
+    ("request", "Request"),
+    ("last error", "Last error"),
+    ("lease expires", "Lease expires"),
+    ("gpu lane", "GPU lane"),
+    ("post lane", "Post lane"),
+)
+"""What the panel shows of the status lines, and under which names."""
 
 STAGE_WORDS = {
     "acquire": "Take in",
@@ -82,11 +97,32 @@ class RunsPage:
     older: int | None
     """The number below which the next page begins; None on the last one."""
     at: Moment
+    next_switch: str
+    estimate: str
+    """When the queue will be worked off; empty with nothing queued."""
+    buttons: tuple[Button, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Button:
+    """Something that an operator may ask for: where its form goes, its label, and what stands beside it."""
+
+    to: str
+    label: str
+    help: str
+    fields: tuple[tuple[str, str], ...] = ()
 
 
 def moment(at: datetime, zone: tzinfo | None) -> Moment:
     """A moment for a page."""
     return Moment(figures.moment(at, zone), iso(at) or "")
+
+
+def short(at: datetime, now: datetime, zone: tzinfo | None) -> Moment:
+    """A moment where there is little room: the time alone where the day is today's."""
+    there, here = at.astimezone(zone), now.astimezone(zone)
+    text = f"{there:%H:%M}" if there.date() == here.date() else f"{there:%Y-%m-%d %H:%M}"
+    return Moment(text, iso(at) or "")
 
 
 def runs_page(
@@ -97,6 +133,8 @@ def runs_page(
     zone: tzinfo | None,
     *,
     older: int | None = None,
+    next_switch: str = "",
+    estimate: str = "",
 ) -> RunsPage:
     """The first page.
 
@@ -107,6 +145,8 @@ def runs_page(
         lanes: the lane of each stage, in the stages' order.
         zone: the zone of the times.
         older: where the next page begins.
+        next_switch: when the GPU changes hands.
+        estimate: when the queue will be worked off.
     """
     told = notices.notices(view, zone)
     return RunsPage(
@@ -119,7 +159,31 @@ def runs_page(
         rows=tuple(run_row(run, view, lanes, zone) for run in runs),
         older=older,
         at=moment(view.now, zone),
+        next_switch=next_switch,
+        estimate=estimate,
+        buttons=buttons(view),
     )
+
+
+def buttons(view: PhaseView) -> tuple[Button, ...]:
+    """What an operator may ask for now."""
+    found = []
+    if view.enabled:
+        found.append(
+            Button("/gpu/audio-now", "Audio now", "Switch to recordings now, past min dwell, backoff and hold.")
+        )
+        found.append(Button("/gpu/release", "Release", "Hand the GPU back now, or try that again after an error."))
+        if view.held:
+            found.append(Button("/gpu/resume", "End the hold", "Let switches begin by themselves again."))
+        else:
+            for hours in HOLD_HOURS:
+                words = f"Let no switch to audio begin by itself for {hours} h. Audio now overrides it."
+                found.append(Button("/gpu/hold", f"Hold for {hours} h", words, (("hours", str(hours)),)))
+    if view.paused:
+        found.append(Button("/queue/resume", "Go on", "Let recordings begin their work again."))
+    else:
+        found.append(Button("/queue/pause", "Pause", "Let no recording begin. What has begun goes on."))
+    return tuple(found)
 
 
 def summary(view: PhaseView, told: Sequence[notices.Notice]) -> str:
@@ -145,15 +209,14 @@ def strip(view: PhaseView) -> str:
 def panel(view: PhaseView, zone: tzinfo | None) -> PhasePanel:
     """Who has the GPU."""
     lines = dict(phases.status_lines(view, zone))
-    shown = ("lease expires", "next try", "request", "last error", "gpu lane", "post lane")
     quiet = {phases.ABSENT, "none"}
-    facts = tuple((name, lines[name]) for name in shown if lines[name] not in quiet) if view.enabled else ()
+    facts = tuple((words, lines[name]) for name, words in FACTS if lines[name] not in quiet) if view.enabled else ()
     words = phases.phase_words(view)
     state = view.state
     return PhasePanel(
         name=view.phase_name if view.enabled else "off",
         words=words[0].upper() + words[1:],
-        since=moment(state.phase_since, zone) if view.enabled and state else None,
+        since=short(state.phase_since, view.now, zone) if view.enabled and state else None,
         lasted=figures.span(view.now - state.phase_since) if view.enabled and state else "",
         facts=facts,
         alive=view.task_running or not view.enabled,
@@ -172,7 +235,7 @@ def run_row(run: Run, view: PhaseView, lanes: Mapping[str, Lane], zone: tzinfo |
         stage_count=len(stages),
         percent=None if run.progress is None else round(run.progress * 100),
         state=lane_state(run, view, lanes),
-        added=moment(run.created_at, zone),
+        added=short(run.created_at, view.now, zone),
         length=figures.span(timedelta(seconds=run.duration_seconds)) if run.duration_seconds is not None else "",
         trouble=trouble(run),
     )
@@ -222,3 +285,63 @@ def status_page(
     failed = sum(1 for finding in findings if finding.severity is Severity.FAIL)
     words = f"{figures.count(failed, 'check')} failed" if failed else "No check failed"
     return StatusPage(words, tuple(findings), tuple(told), drawn, tuple(changes))
+
+
+@dataclass(frozen=True, slots=True)
+class SpeakerRow:
+    """A voice of the roster."""
+
+    id: int
+    name: str | None
+    recordings: int
+    spoken: str
+    last_heard: Moment | None
+    heard_in: tuple[tuple[int, str], ...]
+    """The newest recordings: number and title."""
+
+
+def speaker_rows(
+    entries: Sequence[RosterEntry], heard_in: Mapping[int, Sequence[tuple[int, str]]], zone: tzinfo | None
+) -> tuple[SpeakerRow, ...]:
+    """Everybody who was heard."""
+    return tuple(
+        SpeakerRow(
+            each.id,
+            each.name,
+            each.recordings,
+            figures.span(timedelta(seconds=each.seconds)),
+            moment(each.last_heard_at, zone) if each.last_heard_at else None,
+            tuple(heard_in.get(each.id, ())),
+        )
+        for each in entries
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRow:
+    """Somebody who is signed in."""
+
+    who: str
+    address: str
+    since: Moment
+    used: Moment
+    is_mine: bool
+
+
+def session_rows(sessions: Sequence[Session], mine: Session, zone: tzinfo | None) -> tuple[SessionRow, ...]:
+    """Everybody who is signed in."""
+    return tuple(
+        SessionRow(
+            each.who or "somebody",
+            each.address,
+            moment(each.made_at, zone),
+            moment(each.used_at, zone),
+            each.id == mine.id,
+        )
+        for each in sessions
+    )
+
+
+def record_rows(entries: Sequence[Entry], zone: tzinfo | None) -> tuple[tuple[Moment, str, str], ...]:
+    """What people did: when, who, what."""
+    return tuple((moment(each.at, zone), each.who, each.what) for each in entries)

@@ -172,6 +172,7 @@ RUN = Table(
 )
 """One recording on its way. `folder` is its own folder below MEDIA_ROOT; results stand there as files."""
 Index("ix_run_created_at", RUN.c.created_at)
+Index("ix_run_finished_at", RUN.c.finished_at, postgresql_where=text("finished_at IS NOT NULL"))
 Index("ix_run_sha256", RUN.c.sha256, postgresql_where=text("sha256 IS NOT NULL"))
 
 WORK_STATES = ("queued", "running", "done", "failed", "cancelled")
@@ -333,3 +334,56 @@ PLACEMENT_BASELINE = Table(
     CheckConstraint("rate > 0", name="rate_is_positive"),
 )
 """How fast a service works on this host's own GPU, in units a second."""
+
+CONSOLE_PASSWORD = Table(
+    "console_password",
+    METADATA,
+    Column("id", SmallInteger, primary_key=True, server_default=text("1")),
+    Column("hash", Text, nullable=False),
+    Column("first_hash", Text),
+    _moment("set_at", nullable=False),
+    CheckConstraint("id = 1", name="one_row"),
+)
+"""The console's password. `first_hash` is of the CONSOLE_PASSWORD that was taken in last: only another one is new."""
+
+CONSOLE_SESSION = Table(
+    "console_session",
+    METADATA,
+    Column("id", Text, primary_key=True),
+    Column("who", Text, nullable=False),
+    Column("address", Text, nullable=False),
+    _moment("made_at", nullable=False),
+    _moment("used_at", nullable=False),
+    Column("word", JSONB),
+)
+"""Who is signed in. `id` is the hash of the token that the browser holds; `word` is what its next page says."""
+
+CONSOLE_LINK = Table(
+    "console_link",
+    METADATA,
+    Column("id", Text, primary_key=True),
+    _moment("made_at", nullable=False),
+)
+"""Links that sign in once. `id` is the hash of the token in the link."""
+
+CONSOLE_RECORD = Table(
+    "console_record",
+    METADATA,
+    Column("id", BigInteger, Identity(), primary_key=True),
+    _moment("at", nullable=False),
+    Column("who", Text, nullable=False),
+    Column("what", Text, nullable=False),
+)
+"""What people did in the console, and over its API."""
+
+RUN_TOLD = Table(
+    "run_told",
+    METADATA,
+    Column("run_id", BigInteger, ForeignKey("run.id", ondelete="CASCADE"), primary_key=True),
+    Column("finished_at", DateTime(timezone=True), primary_key=True),
+    _moment("tried_at", nullable=False),
+    Column("attempts", Integer, nullable=False, server_default=text("0")),
+    Column("told", Boolean, nullable=False, server_default=text("false")),
+    CheckConstraint("attempts >= 0", name="attempts_not_negative"),
+)
+"""Of which end of a recording RUN_WEBHOOK_URL was told. A recording that is requeued ends again."""

@@ -34,8 +34,8 @@ class Services(Protocol):
     def inspect(self) -> tuple[ServiceSeen, ...]:
         """The condition of each, as the engine that runs them says it."""
 
-    def start(self) -> dict[str, str]:
-        """Start what does not run. Gives, by service, why a start failed; empty when all went well."""
+    def start(self, only: Collection[str] | None = None) -> dict[str, str]:
+        """Start what does not run, or only these. Gives, by service, why a start failed; empty when all went well."""
 
     def health(self) -> tuple[ServiceSeen, ...]:
         """The condition of each, and whether it really answers."""

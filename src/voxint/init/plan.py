@@ -50,8 +50,6 @@ def values(machine: Machine, answers: Answers, known: Mapping[str, str], secret:
         found["POSTGRES_PASSWORD"] = secret()
     if answers.password or not {"CONSOLE_PASSWORD", "CONSOLE_PASSWORD_FILE"} & set(known):
         found["CONSOLE_PASSWORD"] = answers.password or secret()
-    if not {"SECRET_KEY", "SECRET_KEY_FILE"} & set(known):
-        found["SECRET_KEY"] = secret()
     if answers.llm:
         found["LLM_BASE_URL"] = answers.llm
     if machine.zone and "TZ" not in known:

@@ -60,6 +60,22 @@ class Roster:
             rows = connection.execute(text(query)).all()
         return tuple(RosterEntry(row.id, row.name, row.recordings, float(row.seconds), row.heard) for row in rows)
 
+    def heard_in(self, newest: int = 3) -> dict[int, tuple[tuple[int, str], ...]]:
+        """For every speaker the newest recordings that they are heard in: number and title."""
+        query = """
+            SELECT speaker_id, run_id, title FROM (
+                SELECT voice.speaker_id, run.id AS run_id, run.title,
+                       row_number() OVER (PARTITION BY voice.speaker_id ORDER BY run.id DESC) AS place
+                FROM (SELECT DISTINCT speaker_id, run_id FROM speaker_voice WHERE speaker_id IS NOT NULL) voice
+                JOIN run ON run.id = voice.run_id
+            ) heard WHERE place <= :newest ORDER BY speaker_id, run_id DESC
+        """
+        found: dict[int, tuple[tuple[int, str], ...]] = {}
+        with self._engine.connect() as connection:
+            for row in connection.execute(text(query), {"newest": newest}):
+                found[row.speaker_id] = (*found.get(row.speaker_id, ()), (row.run_id, row.title))
+        return found
+
     def rename(self, speaker_id: int, name: str) -> None:
         """Give a speaker a name; the transcripts in which they speak are frozen anew with it.
 

@@ -23,6 +23,7 @@ from voxint.recordings.stages.order import FIRST_LANE, FIRST_STAGE
 from voxint.recordings.titles import language_code, title_of
 from voxint.services.download import look
 from voxint.services.exchange import ExchangeError
+from voxint.storable import storable_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -165,20 +166,26 @@ class RunStore:
         )
         return run_id
 
-    def list(self, *, limit: int = 100, before: int | None = None, status: str | None = None) -> tuple[Run, ...]:
+    def list(
+        self, *, limit: int = 100, before: int | None = None, status: str | None = None, search: str | None = None
+    ) -> tuple[Run, ...]:
         """The newest runs first.
 
         Args:
             limit: how many at most.
             before: only runs with a smaller number, for the next page.
             status: only runs of this status.
+            search: only runs whose title has this in it, in capitals or not.
         """
         query = (
             f"{RUNS} WHERE (CAST(:before AS bigint) IS NULL OR run.id < :before)"
-            " AND (CAST(:status AS text) IS NULL OR run.status = :status) ORDER BY run.id DESC LIMIT :limit"
+            " AND (CAST(:status AS text) IS NULL OR run.status = :status)"
+            " AND (CAST(:search AS text) IS NULL OR strpos(lower(run.title), lower(:search)) > 0)"
+            " ORDER BY run.id DESC LIMIT :limit"
         )
+        wanted = {"before": before, "status": status, "search": storable_text(search) if search else None}
         with self._engine.connect() as connection:
-            rows = connection.execute(text(query), {"before": before, "status": status, "limit": limit}).all()
+            rows = connection.execute(text(query), {**wanted, "limit": limit}).all()
         return tuple(run_from(row, self._media_root) for row in rows)
 
     def get(self, run_id: int) -> Run | None:

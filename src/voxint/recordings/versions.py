@@ -85,20 +85,31 @@ class Transcripts:
         """
         if form not in FORMS:
             raise NoTranscriptError(f"there is no form {form!r}: it is one of {', '.join(FORMS)}")
-        if number is None:
-            found = self.latest(run_id)
-            transcript = found[1] if found else None
-        else:
-            transcript = self.get(run_id, number)
-        if transcript is None:
-            which = "no transcript yet" if number is None else f"no version {number} of its transcript"
-            raise NoTranscriptError(f"recording {run_id} has {which}")
-        stem = file_stem(transcript.title)
-        if language is not None:
-            transcript = self._translated(run_id, transcript, language)
-            stem = f"{stem}.{language}"
+        _, transcript = self.find(run_id, number=number, language=language)
+        stem = file_stem(transcript.title) + (f".{language}" if language is not None else "")
         kind = FORMS[form]
         return Export(stem + kind.ending, kind.media_type, kind.write(transcript).encode())
+
+    def find(self, run_id: int, *, number: int | None = None, language: str | None = None) -> tuple[int, Transcript]:
+        """A version with its number, in a language.
+
+        Args:
+            run_id: the recording.
+            number: a version; the newest by default.
+            language: a translation that was made; the words as spoken by default.
+
+        Raises:
+            NoTranscriptError: there is none.
+        """
+        if number is None:
+            found = self.latest(run_id)
+        else:
+            given = self.get(run_id, number)
+            found = (number, given) if given else None
+        if found is None:
+            which = "no transcript yet" if number is None else f"no version {number} of its transcript"
+            raise NoTranscriptError(f"recording {run_id} has {which}")
+        return found if language is None else (found[0], self._translated(run_id, found[1], language))
 
     def _translated(self, run_id: int, transcript: Transcript, language: str) -> Transcript:
         query = (

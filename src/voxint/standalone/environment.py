@@ -22,6 +22,8 @@ DEFAULTS = {
     "GPU_PHASE_TICK_SECONDS": "5",
     "GPU_PHASE_MIN_DWELL_SECONDS": "30",
     "CONSOLE_ALLOWED_HOSTS": "127.0.0.1,localhost",
+    # Whoever signs in is who runs it, and may add any file of theirs.
+    "CONSOLE_PATHS": "/",
     # The small model of this machine goes round in circles over long texts.
     "LLM_BATCH_LINES": "2",
 }

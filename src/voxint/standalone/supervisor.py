@@ -16,8 +16,11 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy.exc import SQLAlchemyError
 
+from voxint.access.address import base_address, link_address
+from voxint.access.store import LINK_LASTS
 from voxint.db import migrate
 from voxint.gpu_phase.model import Condition
+from voxint.gpu_phase.wording.figures import span
 from voxint.settings import load_settings
 from voxint.standalone import broker_config, left_over
 from voxint.standalone.environment import PORT_NAMES, PREFERRED_PORTS, Models, Plan, processors
@@ -53,6 +56,8 @@ class Options:
     models: Models = "offline"
     changes: Mapping[str, str] = field(default_factory=dict)
     """Settings that take the place of the user's own."""
+    with_link: bool = True
+    """Whether a link that signs in at the console is printed, where there is no password."""
     prefer_ports: Mapping[str, int] = field(default_factory=lambda: dict(PREFERRED_PORTS))
 
 
@@ -144,9 +149,22 @@ class Supervisor:
                 told = not missing or time.monotonic() - begun > READY_SECONDS
                 if not missing:
                     self._say(f"ready: the console is at http://{parts.settings.console_bind}/ ; stop with Ctrl-C")
+                    self._say_how_to_sign_in(parts)
                 elif told:
                     self._say(f"not up after {READY_SECONDS:g} s: {', '.join(missing)}; see {self.home.logs}")
             signals.wait(_LOOK_SECONDS)
+
+    def _say_how_to_sign_in(self, parts: Parts) -> None:
+        if not self._options.with_link or parts.settings.console_password:
+            return
+        try:
+            if parts.access.has_password():
+                return
+            address = link_address(base_address(parts.settings.console_bind), parts.access.make_link())
+        except SQLAlchemyError:
+            return
+        self._say(f"sign in, once, within {span(LINK_LASTS)}: {address}")
+        self._say("`voxint console link` makes another link; a password can be set under Settings")
 
     def _look_at_children(self) -> None:
         changed = False

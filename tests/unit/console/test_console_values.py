@@ -63,7 +63,7 @@ def test_the_summary_carries_the_banner():
 
 def test_the_panel_leaves_out_what_is_not_there_and_never_shows_the_lease():
     panel = views.panel(view_of(Phase.AUDIO), UTC)
-    assert [name for name, _ in panel.facts] == ["lease expires", "gpu lane", "post lane"]
+    assert [name for name, _ in panel.facts] == ["Lease expires", "GPU lane", "Post lane"]
     assert "b7c1" not in str(panel)
     assert panel.words == "Voxint has the GPU; recordings are worked on"
 

@@ -73,7 +73,6 @@ def test_a_first_sharing_set_up_has_all_that_the_overlay_needs():
         "COMPUTE_TIER": "gpu",
         "POSTGRES_PASSWORD": "random",
         "CONSOLE_PASSWORD": "random",
-        "SECRET_KEY": "random",
         "TZ": "Europe/Berlin",
         "DOCKER_GID": "998",
         "GPU_PHASE_ENABLED": "true",
@@ -85,15 +84,15 @@ def test_a_first_sharing_set_up_has_all_that_the_overlay_needs():
 
 
 def test_secrets_that_are_there_stay():
-    known = {"CONSOLE_PASSWORD_FILE": "/run/secrets/p", "SECRET_KEY": "old", "TZ": "UTC"}
+    known = {"CONSOLE_PASSWORD_FILE": "/run/secrets/p", "TZ": "UTC"}
     found = plan.values(GPU, SHARED, known, lambda: pytest.fail("a new secret"))
-    assert not {"POSTGRES_PASSWORD", "CONSOLE_PASSWORD", "SECRET_KEY", "TZ"} & set(found)
+    assert not {"POSTGRES_PASSWORD", "CONSOLE_PASSWORD", "TZ"} & set(found)
 
 
 def test_a_database_that_may_exist_keeps_the_password_it_was_made_with():
     found = plan.values(GPU, SHARED, {"COMPUTE_TIER": "gpu"}, lambda: "random")
     assert "POSTGRES_PASSWORD" not in found
-    assert found["SECRET_KEY"] == "random"
+    assert found["CONSOLE_PASSWORD"] == "random"
 
 
 def test_without_sharing_nothing_is_said_of_a_broker():

@@ -35,7 +35,7 @@ class Session:
     def __init__(self, home: Home, environ: Mapping[str, str], *, stand_ins: bool) -> None:
         self._home = home
         self._environ = environ
-        self._argv = [sys.executable, "-m", "voxint", "standalone", "--data", str(home.folder)]
+        self._argv = [sys.executable, "-m", "voxint", "standalone", "--no-link", "--data", str(home.folder)]
         self._argv += ["--stand-ins"] if stand_ins else []
         self._log = home.logs / "standalone.log"
         self._child: subprocess.Popen[bytes] | None = None

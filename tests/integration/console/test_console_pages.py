@@ -6,41 +6,12 @@ from datetime import timedelta
 
 import pytest
 from sqlalchemy import text
-from starlette.testclient import TestClient
 from stored_phase import add_recordings, store_phase
 
-from voxint.console.app import make_console
-from voxint.settings import load_settings
-from voxint.wiring import make
+from voxint.db.engine import make_engine
 
-URLS = {f"GPU_LEASE_{name}_URL": "http://127.0.0.1:9/gpu" for name in ("ACQUIRE", "RELEASE", "STATUS")}
 EVIL = "<img src=x onerror=alert(1)> {{ 7*7 }} [/red]"
-
-
-@pytest.fixture
-def console(tmp_path, database_url, redis_url):
-    made = []
-
-    def open_console(**more):
-        environ = {
-            "DATABASE_URL": database_url,
-            "REDIS_URL": redis_url,
-            "MEDIA_ROOT": str(tmp_path),
-            "COMPUTE_TIER": "simulated",
-            "GPU_PHASE_ENABLED": "true",
-            "SERVICE_CONTROL": "process",
-            **URLS,
-            **more,
-        }
-        parts = make(load_settings(environ))
-        client = TestClient(make_console(parts), base_url="http://127.0.0.1:8080", raise_server_exceptions=False)
-        made.append((parts, client))
-        return client
-
-    yield open_console
-    for parts, client in made:
-        client.close()
-        parts.close()
+PAGES = ("/", "/speakers", "/settings/status", "/settings/sign-in", "/settings/record")
 
 
 def test_the_first_page_shows_banner_phase_and_recordings(console, engine):
@@ -79,7 +50,7 @@ def test_whatever_is_not_ours_is_shown_as_text(console, engine):
     with engine.begin() as connection:
         connection.execute(text("UPDATE run SET status = 'failed', error = :evil"), {"evil": EVIL})
     client = console()
-    for path in ("/", "/status"):
+    for path in ("/", "/settings/status"):
         page = client.get(path).text
         assert "<img src=x" not in page
         assert "&lt;img src=x onerror=alert(1)&gt; {{ 7*7 }} [/red]" in page
@@ -107,7 +78,7 @@ def test_the_status_page_has_doctors_rows(console, engine):
                 " (voxint_now() - interval '1 hour', 'releasing', 'llm', 'released', null, 3)"
             )
         )
-    page = console().get("/status").text
+    page = console().get("/settings/status").text
     for name in ("settings", "database", "redis", "gpu sharing", "service whisper", "broker", "media folder"):
         assert f'<th scope="row">{name}</th>' in page
     assert "the broker had the language model running again" in page
@@ -115,15 +86,26 @@ def test_the_status_page_has_doctors_rows(console, engine):
 
 
 def test_a_database_that_is_away_is_a_page_in_words(console):
-    client = console(DATABASE_URL="postgresql://me:hush@127.0.0.1:9/voxint")
+    client = console(signed_in=False, DATABASE_URL="postgresql://me:hush@127.0.0.1:9/voxint")
+    client.cookies.set("voxint-8080", "a-token-of-a-time-when-it-was-there")
     page = client.get("/")
     assert page.status_code == 503
     assert "Cannot reach the database at 127.0.0.1:9/voxint" in page.text
-    status = client.get("/status")
-    assert status.status_code == 200
-    assert "Cannot reach" not in page.text.replace("Cannot reach the database", "")
-    assert "hush" not in page.text + status.text
+    assert "hush" not in page.text
     assert client.get("/healthz").text == "ok"
+
+
+def test_who_was_signed_in_sees_what_is_wrong_while_the_database_is_away(console, monkeypatch):
+    client = console()
+    assert client.get("/").status_code == 200
+    away = make_engine("postgresql://me:hush@127.0.0.1:9/voxint")
+    for part in (client.parts.access, client.parts.phase_store):
+        monkeypatch.setattr(part, "_engine", away)
+    status = client.get("/settings/status")
+    assert status.status_code == 200
+    assert '<th scope="row">database</th>' in status.text
+    assert "hush" not in status.text
+    assert console(signed_in=False).get("/").status_code == 303
 
 
 @pytest.mark.parametrize(
@@ -164,7 +146,7 @@ def test_a_page_of_another_site_cannot_post(console, headers):
 
 def test_nothing_changes_by_a_get_and_no_page_takes_a_post(console):
     client = console()
-    for path in ("/", "/status"):
+    for path in PAGES:
         assert client.post(path, headers={"origin": "http://127.0.0.1:8080"}).status_code == 405
 
 
@@ -172,7 +154,7 @@ def test_the_pages_hold_no_script_or_style_of_their_own(console, engine):
     store_phase(engine, "audio")
     add_recordings(engine, 1)
     client = console()
-    for path in ("/", "/status"):
+    for path in ("/", "/settings/status"):
         page = client.get(path).text
         assert "<script>" not in page
         assert "style=" not in page
