@@ -11,7 +11,7 @@ from fastapi.responses import Response
 from voxint.console.forms import Form, RefusedError, page_in, session_of
 from voxint.gpu_phase.model import RequestKind
 from voxint.gpu_phase.wording.figures import sentence
-from voxint.gpu_phase.wording.requests import OFF, hold_words, next_step, resumed_words
+from voxint.gpu_phase.wording.requests import hold_words, next_step, off_words, resumed_words
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -79,7 +79,7 @@ def register(app: FastAPI, console: Console) -> None:
 
 def _refuse_when_off(console: Console) -> None:
     if not console.parts.settings.gpu_phase_enabled:
-        raise RefusedError(409, "This could not be done", sentence(OFF))
+        raise RefusedError(409, "This could not be done", sentence(off_words(console.view())))
 
 
 def _hours(text: str) -> float:
