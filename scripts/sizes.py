@@ -18,6 +18,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 BUDGETS = {
+    "voxint.access": 300,
     "voxint.alerts": 200,
     "voxint.cli": 2000,
     "voxint.console": 3000,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from celery.signals import worker_process_init, worker_process_shutdown
 
-from voxint.alerts import watch
+from voxint.alerts import finished, watch
 from voxint.gpu_phase.followup import AT_ONCE, next_look
 from voxint.gpu_phase.model import Lane
 from voxint.gpu_phase.tick import canonical, tick
@@ -140,6 +140,8 @@ def run_work(parts: Parts, lane: Lane) -> None:
     )
     if claim is None:
         return
+    if parts.settings.run_webhook_url is not None:
+        finished.tell(parts)
     for each in Lane:
         due = parts.gate.due(each)
         if due == AT_ONCE:
@@ -154,6 +156,7 @@ def run_sweep(parts: Parts) -> None:
     """Give back the work of the dead, wake open lanes whose wake-ups were lost, and tell of faults."""
     parts.gate.reap()
     watch.check(parts)
+    finished.tell(parts)
     parts.upkeep.run()
     for lane in Lane:
         if parts.gate.due(lane) == AT_ONCE:
