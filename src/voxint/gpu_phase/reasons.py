@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 NO_ANSWER = "the language model does not answer"
 NOT_INSPECTED = "could not inspect"
 NOT_ASKED = "could not ask the broker who holds the GPU"
+NOT_TAKEN_BACK = "could not hand the GPU back"
+NOT_HANDED_BACK = "the GPU was not handed back"
 NAMES_NO_LEASE = f"the broker says that {HOLDER} holds the GPU, but names no lease"
 REFUSED_NAMING_US = "the broker refused a new lease because voxint already holds one"
 
@@ -98,7 +100,7 @@ def not_confirmed(policy: Policy, services: tuple[ServiceSeen, ...] | None) -> s
     """Nothing could be released, as nobody could say whether the services are stopped."""
     named = _details(_left(services)) or "the model services"
     seconds = policy.release_limit.total_seconds()
-    return f"the GPU was not handed back: for {seconds:.0f} s nothing could say whether it is free: {named}"
+    return f"{NOT_HANDED_BACK}: for {seconds:.0f} s nothing could say whether it is free: {named}"
 
 
 def release_limit(policy: Policy) -> str:
@@ -108,7 +110,7 @@ def release_limit(policy: Policy) -> str:
 
 def release_failed(reason: str) -> str:
     """The broker could not take the GPU back."""
-    return f"could not hand the GPU back: {reason}"
+    return f"{NOT_TAKEN_BACK}: {reason}"
 
 
 def status_unknown(status: StatusOutcome | None) -> str:

@@ -205,7 +205,7 @@ def test_the_alert_stays_while_a_failed_hand_back_is_tried_again(phase):
     first = notices.notices(view_of(phase, state=state, hand_back_failed=True), UTC)[0]
     assert (first.level, first.code) == (notices.Level.ALERT, "error")
     assert first.text == (
-        "The GPU could not be handed back: could not hand the GPU back: out of memory. It is being tried again now;"
+        "The GPU could not be handed back: out of memory. It is being tried again now;"
         " `voxint gpu-phase release` tries at once, after the cause is mended. Language-model work is paused."
     )
     assert "error" not in {notice.code for notice in notices.notices(view_of(phase, state=state), UTC)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from voxint.gpu_phase.model import Cause, Phase, RequestKind
-from voxint.gpu_phase.reasons import clean
+from voxint.gpu_phase.reasons import NOT_HANDED_BACK, NOT_TAKEN_BACK, clean
 from voxint.gpu_phase.view import NO_PHASE
 from voxint.gpu_phase.wording import figures
 
@@ -225,6 +225,8 @@ def error_words(view: PhaseView, zone: tzinfo | None) -> str:
     """The hand-back failed: what happened, and what to do."""
     state = view.state
     cause = figures.phrase(state.last_error) if state and state.last_error else "the reason is not known"
+    for said in (NOT_TAKEN_BACK, NOT_HANDED_BACK):
+        cause = cause.removeprefix(f"{said}: ")
     if state is not None and state.phase is not Phase.ERROR:
         again = "It is being tried again now"
     elif state is not None and state.retry_after is not None and state.retry_after > view.now:
