@@ -265,6 +265,11 @@ class Settings(BaseModel):
     llm_batch_lines: Annotated[int, Field(ge=1, le=200)] = Field(
         40, description="Lines of a transcript that the language model mends in one request; fewer for a small model."
     )
+    llm_batch_tokens: Annotated[int, Field(ge=100, le=100_000)] = Field(
+        1000,
+        description="Tokens of a transcript in one request to the language model, by an estimate. Its window must "
+        "hold about four times as many.",
+    )
     llm_notice: str = Field("", description="A sentence about the model that stands in every transcript's header.")
     llm_feature_urls: dict[str, HttpUrl] = Field(default_factory=dict, description="LLM_<FEATURE>_BASE_URL.")
 

@@ -168,6 +168,7 @@ def test_the_service_with_the_socket_gets_what_it_needs_and_no_more():
         "LLM_TIMEOUT_SECONDS",
         "LLM_NOTICE",
         "LLM_BATCH_LINES",
+        "LLM_BATCH_TOKENS",
     }
     assert wanted - environment.keys() == set()
     assert environment.keys() & (NOT_FOR_ALL | {"MEDIA_ROOT", "POSTGRES_PASSWORD"}) == set()

@@ -13,6 +13,7 @@ from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Any
 
 from voxint.llm.answers import json_in
+from voxint.llm.tokens import estimate
 from voxint.storable import storable_text
 
 if TYPE_CHECKING:
@@ -21,8 +22,12 @@ if TYPE_CHECKING:
     from voxint.recordings.transcript import Line
 
 BATCH_LINES = 40
-BATCH_CHARACTERS = 4000
-"""Of one request: about a thousand tokens of English, so that even a window of 4096 holds question and answer."""
+BATCH_TOKENS = 1000
+"""Of the lines in one request, by our estimate: so that even a window of 4096 holds question and answer."""
+OVERLAP = 2
+"""Lines before a piece of a long transcript that are sent with it, so that no thought is cut between two pieces."""
+FEWEST_FOR_OVERLAP = 10
+"""Lines in one request from which on those before it are sent too: a model that gets fewer is too small for them."""
 EDIT_SHARE = 0.15
 """Words of a line that may be spelled anew, as a share of its words."""
 FEWEST = 3
@@ -54,6 +59,8 @@ INSTRUCTIONS = (
     'Answer with JSON only: {"lines": [{"id": 1, "text": "..."}, ...], with every id that you were given, once.'
 )
 
+BEFORE = ' What stands in "before" was said right before these lines: it helps to understand them, and is not answered.'
+
 _WORD = re.compile(r"[^\W_]+(?:['\u2019.\-][^\W_]+)*")
 _DENIALS = frozenset({"no", "not", "never", "none", "nothing", "nobody", "nor", "neither", "cannot", "without"})
 _LINK = re.compile(r"https?://|www\.|\]\(|<[a-zA-Z/!]")
@@ -67,24 +74,31 @@ class Repaired:
     kept: str | None = None
 
 
-def batches(lines: Sequence[Line], most: int = BATCH_LINES) -> list[list[Line]]:
-    """Lines in groups that are small enough for one request, `most` at most; every line in exactly one."""
+def batches(lines: Sequence[Line], most: int = BATCH_LINES, tokens: int = BATCH_TOKENS) -> list[list[Line]]:
+    """Lines in groups that are small enough for one request: `most` lines and `tokens` tokens. Every line in one."""
     found: list[list[Line]] = []
     size = 0
     for line in lines:
-        if not found or len(found[-1]) >= most or size + len(line.text) > BATCH_CHARACTERS:
+        length = estimate(line.text)
+        if not found or len(found[-1]) >= most or size + length > tokens:
             found.append([])
             size = 0
         found[-1].append(line)
-        size += len(line.text)
+        size += length
     return found
 
 
-def question(batch: Sequence[Line]) -> list[dict[str, str]]:
-    """The messages that ask for the repair of a batch."""
-    listed = {"lines": [{"id": line.id, "text": line.text} for line in batch]}
+def before_each(lines: Sequence[Line]) -> dict[int, list[str]]:
+    """What is said right before each line, by its id."""
+    return {line.id: [each.text for each in lines[max(place - OVERLAP, 0) : place]] for place, line in enumerate(lines)}
+
+
+def question(batch: Sequence[Line], before: Sequence[str] = ()) -> list[dict[str, str]]:
+    """The messages that ask for the repair of a batch. `before`: what is said right before it."""
+    listed: dict[str, Any] = {"before": list(before)} if before else {}
+    listed["lines"] = [{"id": line.id, "text": line.text} for line in batch]
     return [
-        {"role": "system", "content": INSTRUCTIONS},
+        {"role": "system", "content": INSTRUCTIONS + (BEFORE if before else "")},
         {"role": "user", "content": json.dumps(listed, ensure_ascii=False)},
     ]
 

@@ -6,10 +6,13 @@ import json
 
 import pytest
 
+from voxint.llm.tokens import estimate
 from voxint.recordings.repair import (
     BATCH_LINES,
+    BATCH_TOKENS,
     answer_tokens,
     batches,
+    before_each,
     judged,
     objection,
     question,
@@ -124,8 +127,33 @@ def test_batches_hold_every_line_once_and_stay_small():
     groups = batches(many)
     assert [each for group in groups for each in group] == many
     assert all(len(group) <= BATCH_LINES for group in groups)
-    assert all(sum(len(each.text) for each in group) <= 4000 for group in groups)
+    assert all(sum(estimate(each.text) for each in group) <= BATCH_TOKENS for group in groups)
+    assert max(len(group) for group in batches(many, tokens=200)) == 4
     assert batches([line(1, "x" * 9000)]) == [[line(1, "x" * 9000)]]
+
+
+def test_a_script_without_spaces_is_sent_in_smaller_pieces():
+    """Four thousand letters of English are a thousand tokens; as many Chinese characters are four thousand."""
+    chinese, english = [[line(number, text) for number in range(1, 101)] for text in ("\u4e2d" * 50, "abcd " * 10)]
+    assert max(len(group) for group in batches(chinese)) == 20
+    assert max(len(group) for group in batches(english)) == BATCH_LINES
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"), [("", 0), ("a word", 2), ("extraordinary", 4), ("Hm, no.", 4), ("\u4e2d\u6587", 2), ("2024", 1)]
+)
+def test_tokens_are_estimated_rather_too_many(text, tokens):
+    assert estimate(text) == tokens
+
+
+def test_what_was_said_before_goes_along_and_is_not_asked_about():
+    many = [line(number, f"text {number}") for number in range(1, 6)]
+    before = before_each(many)
+    assert before == {1: [], 2: ["text 1"], 3: ["text 1", "text 2"], 4: ["text 2", "text 3"], 5: ["text 3", "text 4"]}
+    sent = json.loads(question(many[2:], before[3])[1]["content"])
+    assert sent["before"] == ["text 1", "text 2"]
+    assert [each["id"] for each in sent["lines"]] == [3, 4, 5]
+    assert "before" not in json.loads(question(many)[1]["content"])
 
 
 def test_the_question_carries_the_words_as_data():

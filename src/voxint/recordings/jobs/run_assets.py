@@ -8,8 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 from voxint.llm.answers import json_in
 from voxint.recordings.asking import Question, ask
-from voxint.recordings.jobs.source import DATA_NOTE, client_for, lines_in, listed, overlapping, sentence, transcript_of
-from voxint.recordings.repair import batches
+from voxint.recordings.jobs.source import (
+    DATA_NOTE,
+    client_for,
+    lines_in,
+    listed,
+    overlapping,
+    pieces_of,
+    sentence,
+    transcript_of,
+)
 from voxint.recordings.transcript import Line
 from voxint.services.numbers import records
 
@@ -68,7 +76,7 @@ def run_assets(context: StageContext) -> dict[str, Any]:
     if not lines:
         return {"summary": "", "chapters": [], "actions": [], "model": None}
     client = client_for(context, "ASSETS")
-    parts = list(ask(context, client, overlapping(batches(lines)), ASSETS))
+    parts = list(ask(context, client, overlapping(pieces_of(context, lines)), ASSETS))
     missing = [part.why for part in parts if part.value is None]
     if missing:
         context.warn(f"{len(missing)} of {len(parts)} parts are not in the summary: {missing[0]}")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from voxint.llm.client import LlmClient
 from voxint.recordings.errors import StageFailed
+from voxint.recordings.repair import OVERLAP, batches
 from voxint.recordings.transcript import Line
 from voxint.recordings.versions import latest
 
@@ -16,9 +17,6 @@ if TYPE_CHECKING:
 
     from voxint.recordings.exports.document import Transcript
     from voxint.recordings.stages.context import StageContext
-
-OVERLAP = 2
-"""Lines that two neighbouring pieces of a long transcript share, so that no thought is cut between them."""
 
 _REFUSAL = re.compile(
     r"^\W*(i\s*['\u2019]?\s*a?m sorry|sorry[,.]|i can(no|['\u2019])t|i am unable|as an? (ai|language model|assistant))",
@@ -62,22 +60,33 @@ def lines_in(transcript: Transcript) -> list[Line]:
     return [Line(line.id, line.start, line.end, line.label, line.text) for line in transcript.lines]
 
 
+def pieces_of(context: StageContext, lines: Sequence[Line]) -> list[list[Line]]:
+    """Lines in pieces that are small enough for one request."""
+    return batches(lines, tokens=context.settings.llm_batch_tokens)
+
+
 def overlapping(groups: Sequence[Sequence[Line]]) -> list[list[Line]]:
     """The groups, each but the first with the last lines of the one before."""
     return [[*(groups[place - 1][-OVERLAP:] if place else ()), *group] for place, group in enumerate(groups)]
 
 
-def listed(lines: Sequence[Line], *, with_speakers: bool = False) -> str:
-    """Lines as the JSON that is sent."""
+def listed(lines: Sequence[Line], *, with_speakers: bool = False, before: Sequence[str] = ()) -> str:
+    """Lines as the JSON that is sent. `before`: what is said right before them."""
     return json.dumps(
         {
+            **({"before": list(before)} if before else {}),
             "lines": [
                 {"id": line.id, **({"speaker": line.speaker} if with_speakers else {}), "text": line.text}
                 for line in lines
-            ]
+            ],
         },
         ensure_ascii=False,
     )
+
+
+def is_refusal(text: str) -> bool:
+    """Whether a text begins as a model does that will not do what it was asked, or that speaks of itself."""
+    return _REFUSAL.match(text) is not None
 
 
 def sentence(value: object, most: int) -> str | None:
@@ -85,6 +94,6 @@ def sentence(value: object, most: int) -> str | None:
     if not isinstance(value, str):
         return None
     text = " ".join(value.split())
-    if not text or _REFUSAL.match(text):
+    if not text or is_refusal(text):
         return None
     return text if len(text) <= most else text[: most - 1].rstrip() + "\u2026"

@@ -7,8 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 from voxint.llm.answers import json_in
 from voxint.recordings.asking import Question, ask
-from voxint.recordings.jobs.source import DATA_NOTE, client_for, lines_in, listed, overlapping, sentence, transcript_of
-from voxint.recordings.repair import batches, words_of
+from voxint.recordings.jobs.source import (
+    DATA_NOTE,
+    client_for,
+    lines_in,
+    listed,
+    overlapping,
+    pieces_of,
+    sentence,
+    transcript_of,
+)
+from voxint.recordings.repair import words_of
 from voxint.services.numbers import records
 
 if TYPE_CHECKING:
@@ -59,7 +68,9 @@ def speaker_research(context: StageContext) -> dict[str, Any]:
     if not lines:
         return {"findings": [], "model": None}
     client = client_for(context, "RESEARCH")
-    parts = list(ask(context, client, overlapping(batches(lines)), _question({line.speaker for line in lines})))
+    parts = list(
+        ask(context, client, overlapping(pieces_of(context, lines)), _question({line.speaker for line in lines}))
+    )
     missing = [part.why for part in parts if part.value is None]
     if missing:
         context.warn(f"{len(missing)} of {len(parts)} parts could not be searched for speakers: {missing[0]}")

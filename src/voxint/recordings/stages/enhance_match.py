@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from voxint.llm.client import LlmClient
 from voxint.recordings.asking import Question, ask
-from voxint.recordings.repair import SCHEMA, Repaired, answer_tokens, batches, question, repaired_from
+from voxint.recordings.repair import (
+    FEWEST_FOR_OVERLAP,
+    SCHEMA,
+    Repaired,
+    answer_tokens,
+    batches,
+    before_each,
+    question,
+    repaired_from,
+)
 from voxint.recordings.roster import enter
 from voxint.recordings.speakers import Voice, numbered
 from voxint.recordings.transcript import Line
@@ -18,7 +27,15 @@ if TYPE_CHECKING:
     from voxint.recordings.stages.context import StageContext
 
 
-REPAIR = Question(messages=question, read=repaired_from, schema=SCHEMA, tokens=answer_tokens)
+def repair_question(lines: Sequence[Line], *, with_before: bool) -> Question[dict[int, Repaired]]:
+    """The question for the pieces of one transcript."""
+    before = before_each(lines) if with_before else {}
+    return Question(
+        messages=lambda piece: question(piece, before.get(piece[0].id, ())),
+        read=repaired_from,
+        schema=SCHEMA,
+        tokens=answer_tokens,
+    )
 
 
 def enhance_match(context: StageContext) -> dict[str, Any]:
@@ -82,8 +99,10 @@ class Repair:
         if not lines:
             self.skipped = "there is no text"
             return
-        most = self.context.settings.llm_batch_lines
-        for part in ask(self.context, self.client, batches(lines, most), REPAIR):
+        settings = self.context.settings
+        asked = repair_question(lines, with_before=settings.llm_batch_lines >= FEWEST_FOR_OVERLAP)
+        pieces = batches(lines, settings.llm_batch_lines, settings.llm_batch_tokens)
+        for part in ask(self.context, self.client, pieces, asked):
             self.model = part.model or self.model
             if part.value is None:
                 self.troubles.append(part.why or "no answer")
