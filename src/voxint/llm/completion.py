@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 from openai import APIConnectionError, APIStatusError, AsyncOpenAI
 
-from voxint.services.exchange import CONNECT_SECONDS, Answer, DroppedError, TooLargeError, within
+from voxint.services.exchange import CONNECT_SECONDS, Answer, DroppedError, TooLargeError, tls, within
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -73,7 +73,7 @@ class _Strict(httpx.AsyncHTTPTransport):
     """
 
     def __init__(self, headers: Mapping[str, str], limit: int) -> None:
-        super().__init__()
+        super().__init__(verify=tls(), trust_env=False)
         self._headers = headers
         self._limit = limit
 

@@ -11,6 +11,7 @@ import socket
 import ssl
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -161,7 +162,7 @@ async def watched(work: Coroutine[Any, Any, T], lost: threading.Event | None) ->
 async def _talk(ask: Ask) -> Answer:
     timeout = httpx.Timeout(ask.total.total_seconds(), connect=CONNECT_SECONDS)
     async with (
-        httpx.AsyncClient(trust_env=False, follow_redirects=False, timeout=timeout) as client,
+        httpx.AsyncClient(trust_env=False, follow_redirects=False, timeout=timeout, verify=tls()) as client,
         client.stream(
             ask.method, ask.url, headers=dict(ask.headers), json=ask.json, data=ask.data, files=ask.files
         ) as response,
@@ -172,6 +173,12 @@ async def _talk(ask: Ask) -> Answer:
             if len(body) > ask.limit:
                 raise TooLargeError(f"the answer is larger than {ask.limit} bytes")
         return Answer(response.status_code, dict(response.headers.items()), bytes(body))
+
+
+@cache
+def tls() -> ssl.SSLContext:
+    """The certificates that are trusted, read once a process: that takes longer than a request."""
+    return httpx.create_ssl_context(trust_env=False)
 
 
 def _not_connected(error: BaseException) -> ExchangeError:
