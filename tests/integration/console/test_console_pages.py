@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
+from answering import answering, http
 from sqlalchemy import text
 from stored_phase import add_recordings, store_phase
 
@@ -83,6 +84,21 @@ def test_the_status_page_has_doctors_rows(console, engine):
         assert f'<th scope="row">{name}</th>' in page
     assert "the broker had the language model running again" in page
     assert "check" in page.split("<title>")[1].split("</title>")[0]
+
+
+def test_the_status_page_has_a_column_for_the_device_of_each_service(console, engine):
+    store_phase(engine, "audio")
+    says = {device: http("200 OK", f'{{"status": "ok", "device": "{device}"}}'.encode()) for device in ("cuda", "cpu")}
+    with answering(says["cuda"]) as cuda, answering(says["cpu"]) as cpu:
+        urls = {"WHISPER_URL": cpu, "PYANNOTE_URL": cuda, "TITANET_URL": cuda}
+        page = console(COMPUTE_TIER="gpu", **urls).get("/settings/status").text
+        without = console(COMPUTE_TIER="simulated", **urls).get("/settings/status").text
+    assert '<th scope="col">Runs on</th>' in page
+    for name, device in (("service whisper", "cpu"), ("service pyannote", "cuda"), ("placement whisper", "cpu")):
+        row = page.split(f'<th scope="row">{name}</th>')[1].split("</tr>")[0]
+        assert f'<td data-label="Runs on">{device}</td>' in row
+    assert "runs on cpu, expected cuda" in page
+    assert "Runs on" not in without, "nothing is expected there, so nothing is asked"
 
 
 def test_a_database_that_is_away_is_a_page_in_words(console):
