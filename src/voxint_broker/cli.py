@@ -64,9 +64,14 @@ def status(
     if as_json:
         typer.echo(json.dumps(answer, indent=1))
         return
-    for name in ("phase", "state", "holder", "lease_id", "expires_at", "since", "step", "detail", "reason"):
+    for name in ("phase", "state", "holder", "lease_id", "expires_at", "since", "step", "detail", "free_mib", "reason"):
         if answer.get(name) is not None:
             typer.echo(f"{name:<12}{answer[name]}")
+    for name, service in answer.get("services", {}).items():
+        detail = f" ({service['detail']})" if service.get("detail") else ""
+        typer.echo(f"{'service':<12}{name}: {service.get('condition') or 'unknown'}{detail}")
+    for holder in answer.get("foreign", []):
+        typer.echo(f"{'foreign':<12}{holder}")
 
 
 @app.command()

@@ -38,7 +38,19 @@ class FreeMemory(Memory):
     answer_seconds: Annotated[float, Field(gt=0, le=60)] = Field(5, description="The longest wait for one reading.")
 
 
-class NvmlMemory(FreeMemory):
+class SeenMemory(FreeMemory):
+    """Kinds that also say which processes use the GPU."""
+
+    lease_programs: tuple[Annotated[str, Field(min_length=1)], ...] = Field(
+        (),
+        description=(
+            "Texts: a program that uses the GPU during a lease and has none of them in its name is reported. "
+            "None: only those are that were on the GPU when the lease began."
+        ),
+    )
+
+
+class NvmlMemory(SeenMemory):
     """NVIDIA's management library, as nvidia-smi uses it."""
 
     kind: Literal["nvml"]
@@ -47,7 +59,7 @@ class NvmlMemory(FreeMemory):
     )
 
 
-class SysfsMemory(FreeMemory):
+class SysfsMemory(SeenMemory):
     """AMD's driver, by its files in /sys."""
 
     kind: Literal["sysfs"]
@@ -55,6 +67,7 @@ class SysfsMemory(FreeMemory):
         ("card0",), description="The cards, by their names in /sys/class/drm."
     )
     root: Path = Field(Path("/sys/class/drm"), description="Where the cards are.")
+    kfd: Path = Field(Path("/sys/class/kfd/kfd/proc"), description="Where the processes on AMD GPUs are.")
 
 
 class CommandMemory(FreeMemory):

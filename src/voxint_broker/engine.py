@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from voxint_broker import calls, clock
 from voxint_broker.adapters.protocol import Condition
 from voxint_broker.calls import Reply, Wish
+from voxint_broker.config_memory import SeenMemory
 from voxint_broker.events import Events
+from voxint_broker.lookout import Lookout, gone
 from voxint_broker.record import JournalError, Record, State, fresh
 from voxint_broker.switching import Part, StepFailedError, SupersededError, Switch
 
@@ -55,7 +57,9 @@ class Broker:
         self._journal = journal
         self._hook = hook
         self.events = events or Events()
+        self._memory = memory
         self._switch = Switch(self._parts, gauge, memory, self)
+        self._lookout = Lookout()
         self._lock = threading.RLock()
         self._wake = threading.Condition(self._lock)
         self._record = fresh(clock.now())
@@ -63,6 +67,7 @@ class Broker:
         self._asked = clock.monotonic()
         self._step = ("", "")
         self._retry = False
+        self._stirred = False
         self._ending = False
         self._told: set[str] = set()
         self._thread: threading.Thread | None = None
@@ -83,6 +88,8 @@ class Broker:
             for part in self._parts:
                 part.adapter.adopt(self._record.handles.get(part.adapter.name, {}))
             self._put(replace(self._record, turn=self._record.turn + 1, handles=self._handles()))
+        for part in self._parts:
+            part.adapter.watch(self._stir)
         log.info("started: %s", self._record.state.value)
         self._thread = threading.Thread(target=self._work, name="broker-work")
         self._thread.start()
@@ -111,6 +118,7 @@ class Broker:
         with self._wake:
             self._parts = tuple(parts)
             self._rules = rules
+            self._memory = memory
             self._switch = Switch(self._parts, gauge, memory, self)
             self._wake.notify_all()
 
@@ -151,7 +159,28 @@ class Broker:
         with self._wake:
             now = self._pass_time()
             step, detail = self._step
-            return {**calls.status(self._record, now), "step": step or None, "detail": detail or None}
+            status = calls.status(self._record, now)
+            services = self._lookout.services(self._parts)
+            if self._record.state is State.FREE:
+                status["reason"] = self._lookout.down(self._parts) or status["reason"]
+            return {
+                **status,
+                "step": step or None,
+                "detail": detail or None,
+                "services": services,
+                "free_mib": self._switch.last.free_mib if self._switch.last is not None else None,
+                "foreign": [holder.words for holder in self._lookout.foreign],
+            }
+
+    def problem(self) -> str | None:
+        """Why the broker cannot do its work, or the services do not do theirs though nobody holds the GPU."""
+        status = self.status()
+        with self._wake:
+            if self._record.state is State.ERROR:
+                return status["reason"] or "a step failed"
+            if self._record.state is State.FREE:
+                return self._lookout.down(self._parts)
+        return None
 
     def _answer(self, call: str, reply: Reply, after: Record) -> Reply:
         self.events.answered(call, reply.status)
@@ -217,6 +246,12 @@ class Broker:
         with self._wake:
             self._wake.wait_for(lambda: self._ending or self._record.turn != self._working_turn, seconds)
 
+    def _stir(self) -> None:
+        """Something about a service may have changed: look at once, where nothing is switched."""
+        with self._wake:
+            self._stirred = True
+            self._wake.notify_all()
+
     def say(self, step: str, detail: str = "") -> None:
         """Keep what is being done for the status."""
         self._step = (step, detail)
@@ -261,6 +296,7 @@ class Broker:
         if lease is None:
             self._move(State.RELEASING)
             return
+        self._lookout.lease_began(self._switch.last)
         now = clock.now()
         self._move(
             State.HELD,
@@ -273,12 +309,15 @@ class Broker:
     def _work_held(self) -> None:
         """Keep the door shut until the lease ends."""
         for part in self._parts:
-            if part.adapter.look().condition is Condition.RUNNING:
+            if self._lookout.look(part.adapter).condition is Condition.RUNNING:
                 self._tell(f"{part.adapter.name} runs although the GPU is leased: stopping it again")
                 try:
                     self._switch.stop(part.adapter)
                 except StepFailedError as error:
                     self._tell(str(error))
+        programs = self._memory.lease_programs if isinstance(self._memory, SeenMemory) else ()
+        for holder in self._lookout.see(self._switch.read(), programs):
+            self._say_once(f"process {holder.pid} ({holder.name}) uses the GPU's memory beside the lease")
         self._rest(self._rules.look_seconds)
 
     def _work_releasing(self) -> None:
@@ -330,23 +369,22 @@ class Broker:
         self._restored()
 
     def _work_free(self) -> None:
-        """See that the broker's own children go on running."""
-        ended = [
-            part.adapter
-            for part in self._parts
-            if part.adapter.keep_running
-            and ((look := part.adapter.look()).condition is Condition.STOPPED or look.leftover)
-        ]
+        """See that the services run; start those again that are the broker's to start."""
+        looks = [(part.adapter, self._lookout.look(part.adapter)) for part in self._parts]
+        ended = [adapter for adapter, look in looks if adapter.keep_running and gone(look)]
         if not ended:
+            if (down := self._lookout.down(self._parts)) is not None:
+                self._say_once(down)
             if (clock.now() - self._record.since).total_seconds() > _SETTLED_SECONDS:
                 self._restarts = 0
-            self._rest(_TEND_SECONDS)
+            quick = all(adapter.quick for adapter, _ in looks)
+            self._rest(_TEND_SECONDS if quick else max(_TEND_SECONDS, self._rules.look_seconds))
             return
         self._restarts += 1
         words = "; ".join(f"{adapter.name} ended ({adapter.last_words() or 'nobody knows how'})" for adapter in ended)
         self._tell(words)
         if self._restarts > 1:
-            self._rest(min(2.0 ** min(self._restarts, 10), _LONGEST_RESTART_DELAY))
+            self._rest(min(2.0 ** min(self._restarts, 10), _LONGEST_RESTART_DELAY), stirring=False)
             self.check()
         self._move(State.RELEASING, reason=words, granted_before=False)
 
@@ -361,8 +399,13 @@ class Broker:
 
     # --- parts -------------------------------------------------------------------------------------------------
 
-    def _rest(self, seconds: float) -> None:
-        """Wait, and let the clock decide what it decides: an expiry, a request that nobody repeats."""
+    def _rest(self, seconds: float, *, stirring: bool = True) -> None:
+        """Wait, and let the clock decide what it decides: an expiry, a request that nobody repeats.
+
+        Args:
+            seconds: the longest wait.
+            stirring: whether news of a service end it.
+        """
         deadline = clock.monotonic() + seconds
         while (left := deadline - clock.monotonic()) > 0:
             with self._wake:
@@ -370,7 +413,13 @@ class Broker:
                 self.check()
                 due = self._record.lease.expires_at if self._record.lease is not None else None
                 until = (due - now).total_seconds() if due is not None and self._record.state is State.HELD else left
-                self.pause(max(min(left, until), 0.001))
+                self._wake.wait_for(
+                    lambda: self._ending or self._record.turn != self._working_turn or (stirring and self._stirred),
+                    max(min(left, until), 0.001),
+                )
+                if stirring and self._stirred:
+                    self._stirred = False
+                    return
             self.check()
 
     def _forgotten(self) -> bool:
@@ -382,15 +431,19 @@ class Broker:
 
     def _all_run(self) -> bool | None:
         looks = [part.adapter.look() for part in self._parts]
-        if any(look.condition is Condition.STOPPED or look.leftover for look in looks):
+        if any(gone(look) for look in looks):
             return False
         return None if any(look.condition is Condition.UNKNOWN for look in looks) else True
 
-    def _tell(self, text: str) -> None:
-        """Say a thing once in a state, in the log and in the status."""
+    def _say_once(self, text: str) -> None:
+        """Say a thing once in a state, in the log and to whoever is notified."""
         if text not in self._told:
             self._told.add(text)
             log.warning("%s", text)
             self.events.told(text, self._record.state.value)
+
+    def _tell(self, text: str) -> None:
+        """Say a thing once in a state, in the log and in the status."""
+        self._say_once(text)
         with self._lock:
             self._record = replace(self._record, reason=text)

@@ -121,6 +121,14 @@ def metrics(events: Events, status: dict[str, Any]) -> str:
     lines += [f'voxint_broker_phase{{phase="{state}"}} {int(status["phase"] == state)}' for state in State]
     lines.append("# TYPE voxint_broker_fence gauge")
     lines.append(f"voxint_broker_fence {status['fence']}")
+    lines.append("# TYPE voxint_broker_service_runs gauge")
+    for name, service in sorted(status["services"].items()):
+        lines.append(f'voxint_broker_service_runs{{service="{name}"}} {int(service["condition"] == "running")}')
+    lines.append("# TYPE voxint_broker_foreign_processes gauge")
+    lines.append(f"voxint_broker_foreign_processes {len(status['foreign'])}")
+    if status["free_mib"] is not None:
+        lines.append("# TYPE voxint_broker_free_mib gauge")
+        lines.append(f"voxint_broker_free_mib {status['free_mib']}")
     lines.append("# TYPE voxint_broker_answers_total counter")
     for (call, code), count in sorted(events.answers.items()):
         lines.append(f'voxint_broker_answers_total{{call="{call}",code="{code}"}} {count}')

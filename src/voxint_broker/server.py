@@ -85,8 +85,8 @@ def make_app(broker: Broker, *, token: str | None, hosts: frozenset[str]) -> Gua
     @app.get("/readyz")
     def ready() -> JSONResponse:
         """Whether the broker can do its work."""
-        phase = broker.status()["phase"]
-        return JSONResponse({"status": "error" if phase == "error" else "ok"}, 503 if phase == "error" else 200)
+        problem = broker.problem()
+        return JSONResponse({"status": "error" if problem else "ok"}, 503 if problem else 200)
 
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http_error)

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from voxint_broker import clock
 from voxint_broker.adapters.protocol import Condition, Look, ServiceError, StopLevel
 from voxint_broker.memory.reading import Reading, unknown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 @dataclass
@@ -37,6 +40,7 @@ class SimulatedService:
 
     name: str = "simulated"
     keep_running: bool = True
+    quick: bool = True
     behaviour: Behaviour = field(default_factory=Behaviour)
     starts: int = 0
     stops: list[str] = field(default_factory=list)
@@ -54,6 +58,9 @@ class SimulatedService:
     def handle(self) -> dict[str, Any]:
         """Nothing to keep."""
         return {}
+
+    def watch(self, wake: Callable[[], None]) -> None:
+        """Nothing tells."""
 
     def look(self) -> Look:
         """Running until its stop has taken its time."""

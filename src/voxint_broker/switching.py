@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from voxint_broker.adapters.protocol import Adapter
     from voxint_broker.config_memory import Memory
     from voxint_broker.config_services import Drain, Ready
-    from voxint_broker.memory.reading import Gauge
+    from voxint_broker.memory.reading import Gauge, Reading
 
 POLL_SECONDS = 0.025
 """How often it is looked during a switch, once it has taken a while."""
@@ -73,6 +73,13 @@ class Switch:
         self._gauge = gauge
         self._rules = rules
         self._watch = watch
+        self.last: Reading | None = None
+        """The last reading of the memory."""
+
+    def read(self) -> Reading:
+        """Read the memory once."""
+        self.last = self._gauge.read()
+        return self.last
 
     def clear(self) -> None:
         """Stop every service and prove that the memory is free."""
@@ -113,7 +120,7 @@ class Switch:
     def _can_read(self) -> None:
         """Nothing is stopped while the memory cannot be read: the proof could not be given afterwards."""
         while True:
-            reading = self._gauge.read()
+            reading = self.read()
             if reading.enough is not None:
                 return
             self._watch.check()
@@ -170,7 +177,7 @@ class Switch:
         begun = clock.monotonic()
         in_a_row, swept = 0, False
         while True:
-            reading = self._gauge.read()
+            reading = self.read()
             in_a_row = in_a_row + 1 if reading.enough else 0
             read_at = clock.monotonic()
             if in_a_row and not swept:

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from voxint_broker.config import LeaseRules
-from voxint_broker.config_memory import NoMemory
+from voxint_broker.config_memory import NoMemory, NvmlMemory
 from voxint_broker.engine import Broker
 from voxint_broker.journal import Journal
 from voxint_broker.simulated import Behaviour, SimulatedService
@@ -25,7 +25,12 @@ class World:
 
     def __init__(self, folder: Path, behaviour: Behaviour | None = None, *, service=None, ready=None, **rules):
         self.service = service or SimulatedService(behaviour=behaviour or Behaviour())
-        memory = NoMemory(kind="none", limit_seconds=rules.pop("memory_limit_seconds", 0.3), interval_seconds=0.002)
+        limits = {"limit_seconds": rules.pop("memory_limit_seconds", 0.3), "interval_seconds": 0.002}
+        programs = rules.pop("lease_programs", None)
+        if programs is None:
+            memory = NoMemory(kind="none", **limits)
+        else:
+            memory = NvmlMemory(kind="nvml", need_free_mib=1, lease_programs=programs, **limits)
         quick = {"look_seconds": 0.05, "retry_seconds": 0.2, "give_up_seconds": 60, **rules}
         self.broker = Broker(
             [Part(self.service, ready)],
@@ -36,7 +41,7 @@ class World:
             hook=rules.pop("hook", lambda _point: None),
         )
 
-    def until(self, true, what="", seconds=5.0):
+    def until(self, true, what="", seconds=30.0):
         """Wait for something to become true; it."""
         limit = time.monotonic() + seconds
         while not (value := true()):

@@ -18,12 +18,15 @@ from voxint_broker.adapters import processes
 from voxint_broker.adapters.protocol import Condition, Look, ServiceError, StopLevel
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from voxint_broker.config_services import ChildService
 
 MARK = "VOXINT_BROKER_SERVICE"
 """The environment variable that marks the processes of a service."""
 
 _LAST_BYTES = 600
+_WATCH_SECONDS = 600.0
 
 
 class Child:
@@ -32,6 +35,7 @@ class Child:
     def __init__(self, config: ChildService, owner: str) -> None:
         self.name = config.name
         self.keep_running = config.keep_running is not False
+        self.quick = True
         self._config = config
         self._mark = f"{owner}/{config.name}"
         self._process: subprocess.Popen[bytes] | None = None
@@ -40,6 +44,7 @@ class Child:
         self._exit: int | None = None
         self._log_start = 0
         self._lock = threading.Lock()
+        self._wake: Callable[[], None] | None = None
         self._left: tuple[int, ...] = ()
 
     def reconfigure(self, config: ChildService) -> None:
@@ -68,6 +73,11 @@ class Child:
         if self._pid is None:
             return {}
         return {"pid": self._pid, "ticks": self._ticks, "boot": processes.boot_id()}
+
+    def watch(self, wake: Callable[[], None]) -> None:
+        """Wait beside for the exit of whatever process it is."""
+        self._wake = wake
+        self._watch_exit()
 
     def look(self) -> Look:
         """Whether the process that was started lives, or its group, or what the last sweep found of it."""
@@ -143,6 +153,7 @@ class Child:
         with self._lock:
             self._pid, self._ticks = self._process.pid, seen.ticks if seen is not None else 0
             self._left = ()
+        self._watch_exit()
 
     def wait(self, seconds: float) -> None:
         """Wait for the process's exit."""
@@ -161,6 +172,18 @@ class Child:
         return f"{how}: {said}" if said else how
 
     # --- parts -------------------------------------------------------------------------------------------------
+
+    def _watch_exit(self) -> None:
+        pid, wake = self._pid, self._wake
+        if pid is None or wake is None:
+            return
+
+        def run() -> None:
+            while not processes.wait_for_exit(pid, _WATCH_SECONDS):
+                pass
+            wake()
+
+        threading.Thread(target=run, daemon=True, name=f"exit-of-{self.name}").start()
 
     def _collect(self) -> None:
         process = self._process

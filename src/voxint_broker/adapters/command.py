@@ -9,6 +9,8 @@ from voxint_broker import bounded
 from voxint_broker.adapters.protocol import Condition, Look, ServiceError, StopLevel
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from voxint_broker.config_services import CommandService
 
 _STOPPED_STATUS = frozenset({1, 3})
@@ -23,6 +25,7 @@ class Command:
     def __init__(self, config: CommandService) -> None:
         self.name = config.name
         self.keep_running = bool(config.keep_running)
+        self.quick = False
         self._config = config
 
     def reconfigure(self, config: CommandService) -> None:
@@ -35,6 +38,9 @@ class Command:
     def handle(self) -> dict[str, Any]:
         """Nothing to keep."""
         return {}
+
+    def watch(self, wake: Callable[[], None]) -> None:
+        """Nothing tells."""
 
     def look(self) -> Look:
         """What the running command says."""

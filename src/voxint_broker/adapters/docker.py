@@ -1,10 +1,12 @@
 """A container, or all containers of a compose service, through the Docker engine's own socket.
 
-Written from the engine's API reference, version 1.41: /containers/json, /containers/ID/json, /stop, /kill, /start.
+Written from the engine's API reference, version 1.41: /containers/json, /containers/ID/json, /stop, /kill, /start,
+and the stream of /events.
 """
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import select
@@ -18,18 +20,19 @@ from voxint_broker.adapters.protocol import Condition, Look, ServiceError, StopL
 from voxint_broker.config_services import ComposeService
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from voxint_broker.config_services import DockerService
 
 _LOOK_AGAIN_SECONDS = 0.01
+_FOLLOW_AGAIN_SECONDS = 5.0
 _NOT_RUNNING = frozenset({"created", "exited", "dead"})
 
 
 class _EngineConnection(http.client.HTTPConnection):
     """HTTP over the engine's socket."""
 
-    def __init__(self, path: str, seconds: float) -> None:
+    def __init__(self, path: str, seconds: float | None) -> None:
         super().__init__("localhost", timeout=seconds)
         self._path = path
 
@@ -45,6 +48,7 @@ class Docker:
     def __init__(self, config: DockerService | ComposeService) -> None:
         self.name = config.name
         self.keep_running = bool(config.keep_running)
+        self.quick = False
         self._config = config
         self._last = ""
         self._stopping: threading.Thread | None = None
@@ -60,6 +64,10 @@ class Docker:
     def handle(self) -> dict[str, Any]:
         """Nothing to keep."""
         return {}
+
+    def watch(self, wake: Callable[[], None]) -> None:
+        """The engine tells of every start and end."""
+        threading.Thread(target=self._watch_events, args=(wake,), daemon=True, name=f"events-of-{self.name}").start()
 
     def look(self) -> Look:
         """Running when any of them runs, is paused or restarts; a container that is not there does not run."""
@@ -137,20 +145,47 @@ class Docker:
             if status not in {204, 304, 404}:
                 self._stop_problem = f"the engine does not stop {name}: {said}"
 
+    def _watch_events(self, wake: Callable[[], None]) -> None:
+        pause = threading.Event()
+        while True:
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                self._follow_events(wake)
+            pause.wait(_FOLLOW_AGAIN_SECONDS)
+
+    def _follow_events(self, wake: Callable[[], None]) -> None:
+        """Read the engine's stream, a JSON object a line, until it ends."""
+        if isinstance(self._config, ComposeService):
+            what = {"label": self._labels(self._config)}
+        else:
+            what = {"container": [self._config.container]}
+        wanted = {"type": ["container"], "event": ["start", "die", "unpause"], **what}
+        connection = _EngineConnection(str(self._config.socket), None)
+        try:
+            connection.request("GET", "/events?filters=" + quote(json.dumps(wanted)))
+            response = connection.getresponse()
+            while response.status == 200 and response.readline():
+                wake()
+        finally:
+            connection.close()
+
     def _what(self) -> str:
         if isinstance(self._config, ComposeService):
             return f"service {self._config.service} of the compose project {self._config.project}"
         return f"the name {self._config.container}"
 
+    @staticmethod
+    def _labels(config: ComposeService) -> list[str]:
+        return [
+            f"com.docker.compose.project={config.project}",
+            f"com.docker.compose.service={config.service}",
+        ]
+
     def _containers(self) -> dict[str, str]:
         """By name, what each is called by."""
         if not isinstance(self._config, ComposeService):
             return {self._config.container: self._config.container}
-        labels = [
-            f"com.docker.compose.project={self._config.project}",
-            f"com.docker.compose.service={self._config.service}",
-        ]
-        status, found = self._call("GET", "/containers/json?all=1&filters=" + quote(json.dumps({"label": labels})))
+        filters = quote(json.dumps({"label": self._labels(self._config)}))
+        status, found = self._call("GET", "/containers/json?all=1&filters=" + filters)
         if status != 200 or not isinstance(found, list):
             raise ServiceError(f"the engine does not list containers: {found}")
         return {str(each["Names"][0]).lstrip("/"): str(each["Id"]) for each in found}

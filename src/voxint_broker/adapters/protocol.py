@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 class Condition(StrEnum):
@@ -45,6 +48,8 @@ class Adapter(Protocol):
     name: str
     keep_running: bool
     """Whether the broker is the one that starts it again when it ends by itself."""
+    quick: bool
+    """Whether a look costs next to nothing, so that every status may take one."""
 
     def reconfigure(self, config: Any) -> None:  # noqa: ANN401 - the configuration of its own kind
         """Go on with the numbers of another configuration of the same service."""
@@ -54,6 +59,9 @@ class Adapter(Protocol):
 
     def handle(self) -> dict[str, Any]:
         """What the journal should keep to find it again."""
+
+    def watch(self, wake: Callable[[], None]) -> None:
+        """Call this from now on, from another thread, when something about it may have changed, where that is told."""
 
     def look(self) -> Look:
         """Its condition now. Never raises."""

@@ -18,6 +18,8 @@ from voxint_broker.adapters.protocol import Condition, Look, ServiceError, StopL
 from voxint_broker.asking import AskError, Said, ask
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from voxint_broker.adapters.protocol import Adapter
     from voxint_broker.config_services import HttpService
 
@@ -32,6 +34,7 @@ class Sleeper:
     def __init__(self, config: HttpService, owner: Adapter | None) -> None:
         self.name = config.name
         self.keep_running = bool(config.keep_running)
+        self.quick = False
         self.owner = owner
         self.asleep_seconds = config.asleep_seconds
         self._config = config
@@ -53,6 +56,11 @@ class Sleeper:
     def handle(self) -> dict[str, Any]:
         """What its owner keeps."""
         return self.owner.handle() if self.owner is not None else {}
+
+    def watch(self, wake: Callable[[], None]) -> None:
+        """What its owner notices."""
+        if self.owner is not None:
+            self.owner.watch(wake)
 
     def look(self) -> Look:
         """Running: something is in the GPU's memory. Stopped: its owner says that it is gone."""

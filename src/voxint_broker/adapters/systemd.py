@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import select
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,8 @@ from voxint_broker import bounded
 from voxint_broker.adapters.protocol import Condition, Look, ServiceError, StopLevel
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from voxint_broker.config_services import SystemdService
 
 _PROPERTIES = "LoadState,ActiveState,SubState,Result,MainPID,ControlGroup"
@@ -18,6 +21,8 @@ _TREES = (".", "unified", "systemd")
 """Where below it systemd keeps its groups: version 2 alone; version 2 beside version 1 (hybrid); version 1 alone."""
 _ASK_SECONDS = 5.0
 _LOOK_AGAIN_SECONDS = 0.05
+_WATCH_SECONDS = 60.0
+_WATCH_AGAIN_SECONDS = 1.0
 
 
 class Systemd:
@@ -26,6 +31,7 @@ class Systemd:
     def __init__(self, config: SystemdService, cgroups: Path = _CGROUPS) -> None:
         self.name = config.name
         self.keep_running = bool(config.keep_running)
+        self.quick = False
         self._config = config
         self._cgroups = cgroups
         self._group = ""
@@ -42,6 +48,10 @@ class Systemd:
     def handle(self) -> dict[str, Any]:
         """The control group."""
         return {"group": self._group} if self._group else {}
+
+    def watch(self, wake: Callable[[], None]) -> None:
+        """The kernel tells when the control group's last process ends. A start is noticed by the next look."""
+        threading.Thread(target=self._watch_group, args=(wake,), daemon=True, name=f"group-of-{self.name}").start()
 
     def look(self) -> Look:
         """What systemd says, and what is left in the control group."""
@@ -98,6 +108,23 @@ class Systemd:
 
     def _argv(self, *words: str) -> list[str]:
         return [*self._config.systemctl, *(["--user"] if self._config.user else []), "--no-pager", *words]
+
+    def _watch_group(self, wake: Callable[[], None]) -> None:
+        pause = threading.Event()
+        while True:
+            file = self._cgroups / self._group.lstrip("/") / "cgroup.events"
+            try:
+                if not self._group:
+                    raise FileNotFoundError(file)
+                with file.open("rb") as events:
+                    events.read()
+                    poll = select.poll()
+                    poll.register(events, select.POLLPRI | select.POLLERR)
+                    if poll.poll(_WATCH_SECONDS * 1000):
+                        wake()
+            except OSError:
+                pass
+            pause.wait(_WATCH_AGAIN_SECONDS)
 
     def _left(self) -> tuple[int, ...]:
         if not self._group:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 from typing import TYPE_CHECKING, assert_never
 
 from voxint_broker import bounded
+from voxint_broker.adapters.processes import name_of
 from voxint_broker.config_memory import CommandMemory, LockMemory, NoMemory, NvmlMemory, SysfsMemory
 from voxint_broker.memory.nvml import NvmlGauge
-from voxint_broker.memory.reading import Card, Gauge, Reading, compared, unknown
+from voxint_broker.memory.reading import Card, Gauge, Holder, Reading, compared, unknown
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -65,15 +67,25 @@ class SysfsGauge:
             return unknown(str(error))
 
     def _cards(self) -> list[Card]:
-        found = []
+        found, holders = [], self._holders()
         for name in self._config.cards:
             device = self._config.root / name / "device"
             total = _number(device / "mem_info_vram_total")
             used = _number(device / "mem_info_vram_used")
             if not 0 <= used <= total:
                 raise ValueError(f"{name}: {used} of {total} bytes used cannot be")
-            found.append(Card(name, (total - used) // _MIB, total // _MIB))
+            found.append(Card(name, (total - used) // _MIB, total // _MIB, holders))
         return found
+
+    def _holders(self) -> tuple[Holder, ...]:
+        """Who uses the memory of AMD GPUs through the compute driver. A list that cannot be had is empty."""
+        used: dict[int, int] = {}
+        for file in self._config.kfd.glob("*/vram_*"):
+            with contextlib.suppress(OSError, ValueError):
+                pid = int(file.parent.name)
+                used[pid] = used.get(pid, 0) + _number(file)
+        ordered = sorted(used.items(), key=lambda item: -item[1])
+        return tuple(Holder(pid, name_of(pid), bytes_ // _MIB) for pid, bytes_ in ordered if bytes_ > 0)
 
 
 class CommandGauge:

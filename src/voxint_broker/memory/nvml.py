@@ -8,7 +8,7 @@ import pynvml
 
 from voxint_broker.adapters.processes import name_of
 from voxint_broker.bounded import Bounded, StuckError
-from voxint_broker.memory.reading import Card, Reading, compared, unknown
+from voxint_broker.memory.reading import Card, Holder, Reading, compared, unknown
 
 if TYPE_CHECKING:
     from voxint_broker.config_memory import NvmlMemory
@@ -48,11 +48,10 @@ class NvmlGauge:
             handle = pynvml.nvmlDeviceGetHandleByUUID(which)
         memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
         free, total = int(memory.free) // _MIB, int(memory.total) // _MIB
-        holders = _holders(handle) if free < self._config.need_free_mib else ()
-        return Card(f"GPU {which}", free, total, holders)
+        return Card(f"GPU {which}", free, total, _holders(handle))
 
 
-def _holders(handle: object) -> tuple[str, ...]:
+def _holders(handle: object) -> tuple[Holder, ...]:
     """Who uses the memory, the greatest first. A list that cannot be had is empty: it is for people only."""
     found: dict[int, int] = {}
     for ask in (pynvml.nvmlDeviceGetComputeRunningProcesses_v3, pynvml.nvmlDeviceGetGraphicsRunningProcesses_v3):
@@ -64,4 +63,4 @@ def _holders(handle: object) -> tuple[str, ...]:
             # None on drivers that cannot tell, as under a virtual machine's.
             found[int(process.pid)] = max(found.get(int(process.pid), 0), int(process.usedGpuMemory or 0))
     ordered = sorted(found.items(), key=lambda item: -item[1])
-    return tuple(f"process {pid} ({name_of(pid)}{f', {used // _MIB} MiB' if used else ''})" for pid, used in ordered)
+    return tuple(Holder(pid, name_of(pid), used // _MIB if used else None) for pid, used in ordered)

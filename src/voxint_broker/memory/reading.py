@@ -12,13 +12,27 @@ HOLDERS_SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
+class Holder:
+    """A process that has memory of a GPU, and how much in MiB; None where the driver cannot tell."""
+
+    pid: int
+    name: str
+    used_mib: int | None = None
+
+    @property
+    def words(self) -> str:
+        """For people."""
+        return f"process {self.pid} ({self.name}{f', {self.used_mib} MiB' if self.used_mib else ''})"
+
+
+@dataclass(frozen=True, slots=True)
 class Card:
-    """One GPU's memory in MiB, and who uses it, in words."""
+    """One GPU's memory in MiB, and who uses it, the greatest first."""
 
     name: str
     free_mib: int
     total_mib: int
-    holders: tuple[str, ...] = ()
+    holders: tuple[Holder, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +47,11 @@ class Reading:
     def free_mib(self) -> int | None:
         """The free memory of the fullest GPU; None where it was not read."""
         return min((card.free_mib for card in self.cards), default=None)
+
+    @property
+    def holders(self) -> tuple[Holder, ...]:
+        """Who uses the memory of any of the GPUs."""
+        return tuple({holder.pid: holder for card in self.cards for holder in card.holders}.values())
 
 
 class Gauge(Protocol):
@@ -61,6 +80,7 @@ def compared(cards: Sequence[Card], need_mib: int) -> Reading:
             text += f", {need_mib} needed"
             if card.holders:
                 more = len(card.holders) - HOLDERS_SHOWN
-                text += f"; held by {', '.join(card.holders[:HOLDERS_SHOWN])}{f' and {more} more' if more > 0 else ''}"
+                names = ", ".join(holder.words for holder in card.holders[:HOLDERS_SHOWN])
+                text += f"; held by {names}{f' and {more} more' if more > 0 else ''}"
         words.append(text)
     return Reading(all(card.free_mib >= need_mib for card in cards), "; ".join(words), tuple(cards))
