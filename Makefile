@@ -48,6 +48,19 @@ test-no-wake-ups: setup-dev ## the integration tests once more with the periodic
 test-chaos: setup-dev ## three short campaigns, and the two that must find what was broken on purpose
 	@$(PY) -m pytest tests/chaos -n 3
 
+crash: setup-dev ## the broker killed once at every point of its work, and restarted (minutes)
+	@$(PY) tests/support/broker_lives.py build/crash
+
+test-llama: setup-dev ## the broker over llama.cpp's own server with a real small model
+	@$(PY) -m pytest tests/llama -p no:randomly
+
+test-openapi: setup-dev ## schemathesis against the broker's OpenAPI document (fetches it the first time; EXAMPLES=100)
+	@test -x build/schemathesis/bin/st || { $(PY) -m venv build/schemathesis && build/schemathesis/bin/python -m pip install -q 'schemathesis==4.32.5'; }
+	@EXAMPLES=$(or $(EXAMPLES),100) $(PY) scripts/openapi_check.py
+
+bench-broker: setup-dev ## what the broker costs over the service's own stop and start, and while it idles
+	@$(PY) benchmarks/broker_switch.py 50
+
 test-docker: setup-dev ## the shipped stack on a real Docker engine (as root it starts one, if none is there; QUICK=1 for a few)
 	@$(PY) -m pytest tests/docker -p no:randomly -m "$(if $(QUICK),quick,not images)"
 

@@ -1,8 +1,9 @@
 """What the broker itself costs over the service's own stop and start: `python benchmarks/broker_switch.py [SWITCHES]`.
 
-A service that stops and starts at once is switched by hand (signal, wait, start, first answer), and by the broker, in
-turns. The broker's cost is what its switch takes longer than the median by hand. It includes the journal's syncs, the
-two readings, and the looks between them; it is read from the broker's own engine, not over HTTP.
+The service writes down when it ends and when it listens; the broker's own hook tells when the signal is about to be
+sent and the process about to be started. What is left of a switch is the broker's own: the call, the journal's syncs,
+the readings and the sweep between them, noticing the end, noticing the first answer. A switch by hand (signal, wait,
+start, first answer) stands beside it. Then the broker idles as a process, and its processor time is read.
 """
 
 from __future__ import annotations
@@ -26,12 +27,20 @@ from voxint_broker.serving import make_broker
 if TYPE_CHECKING:
     from voxint_broker.engine import Broker
 
+IDLE_SECONDS = 20.0
+
 SERVICE = """
-import socket, sys
+import os, signal, socket, sys, time
+told = os.open(sys.argv[2], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+def end(*_):
+    os.write(told, f"end {time.monotonic()}\\n".encode())
+    os._exit(0)
+signal.signal(signal.SIGTERM, end)
 listener = socket.socket()
 listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
 listener.bind(("127.0.0.1", int(sys.argv[1])))
 listener.listen()
+os.write(told, f"listen {time.monotonic()}\\n".encode())
 while True:
     connection, _ = listener.accept()
     connection.recv(4096)
@@ -40,9 +49,9 @@ while True:
 """
 
 
-def argv(port: int) -> list[str]:
+def argv(port: int, told: Path) -> list[str]:
     """The service's command."""
-    return [sys.executable, "-S", "-E", "-c", SERVICE, str(port)]
+    return [sys.executable, "-S", "-E", "-c", SERVICE, str(port), str(told)]
 
 
 def port() -> int:
@@ -61,36 +70,58 @@ def until_ready(url: str) -> None:
             time.sleep(0.0005)
 
 
-def by_hand(
-    process: subprocess.Popen[bytes], command: list[str], url: str
-) -> tuple[subprocess.Popen[bytes], float, float]:
-    """Stop and start without a broker: the new process, and the two times in seconds."""
-    begun = time.perf_counter()
+def by_hand(process: subprocess.Popen[bytes], command: list[str], url: str) -> tuple[subprocess.Popen[bytes], float]:
+    """Stop and start without a broker: the new process, and the time in seconds."""
+    begun = time.monotonic()
     process.send_signal(signal.SIGTERM)
     process.wait()
-    stopped = time.perf_counter()
     process = subprocess.Popen(command, start_new_session=True)
     until_ready(url)
-    return process, stopped - begun, time.perf_counter() - stopped
+    return process, time.monotonic() - begun
 
 
-def until(broker: Broker, phase: str) -> None:
-    """Look until the phase is reached."""
-    while broker.status()["phase"] != phase:
+def until(broker: Broker, phase: str) -> float:
+    """Look until the phase is reached; the moment."""
+    while broker._record.state.value != phase:  # noqa: SLF001 - a status looks at the services, and would be measured
         time.sleep(0.0005)
+    return time.monotonic()
 
 
-def by_broker(broker: Broker) -> tuple[float, float]:
-    """The times of an acquire and a release, in seconds."""
-    begun = time.perf_counter()
-    broker.acquire("bench", timedelta(seconds=600), None)
-    until(broker, "held")
-    stopped = time.perf_counter()
-    lease = broker.acquire("bench", timedelta(seconds=600), None).body["lease_id"]
-    again = time.perf_counter()
-    broker.release(lease)
-    until(broker, "free")
-    return stopped - begun, time.perf_counter() - again
+class Measured:
+    """A broker, and what one switch of it took: in all, and its own part, in seconds."""
+
+    def __init__(self, folder: Path) -> None:
+        self._told = folder / "told"
+        self._points: dict[str, float] = {}
+        at = port()
+        url = f"http://127.0.0.1:{at}/"
+        command = argv(at, self._told)
+        values = {
+            "state_dir": "state",
+            "memory": {"kind": "lock", "path": "card.lock"},
+            "service": [{"name": "lm", "kind": "child", "command": command, "ready_url": url}],
+        }
+        self.broker = make_broker(check(values, folder), self._note)
+
+    def _note(self, point: str) -> None:
+        self._points[point] = time.monotonic()
+
+    def _last(self, word: str) -> float:
+        lines = [line.split() for line in self._told.read_text().splitlines()]
+        return max(float(moment) for name, moment in lines if name == word)
+
+    def switch(self) -> tuple[float, float, float]:
+        """An acquire and a release: seconds in all, and the broker's own of each."""
+        begun = time.monotonic()
+        self.broker.acquire("bench", timedelta(seconds=600), None)
+        held = until(self.broker, "held")
+        stopping = (self._points["before stop"] - begun) + (held - self._last("end"))
+        lease = self.broker.acquire("bench", timedelta(seconds=600), None).body["lease_id"]
+        again = time.monotonic()
+        self.broker.release(lease)
+        free = until(self.broker, "free")
+        starting = (self._points["before start"] - again) + (free - self._last("listen"))
+        return (held - begun) + (free - again), stopping, starting
 
 
 def percentile(values: list[float], share: float) -> float:
@@ -99,51 +130,74 @@ def percentile(values: list[float], share: float) -> float:
     return ordered[min(round(share * (len(ordered) - 1)), len(ordered) - 1)]
 
 
+def line(name: str, seconds: list[float]) -> str:
+    """A row of the table, in milliseconds."""
+    return f"{name:<34} p50 {statistics.median(seconds) * 1000:7.1f}   p95 {percentile(seconds, 0.95) * 1000:7.1f}"
+
+
+def idle_share(folder: Path) -> float:
+    """The share of one processor that an idle broker with one service uses."""
+    at, door = port(), port()
+    (folder / "broker.toml").write_text(_idle_config(folder, door, at))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "voxint_broker", "serve", "--config", str(folder / "broker.toml")],
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        until_ready(f"http://127.0.0.1:{door}/readyz")
+        time.sleep(2)
+        before = _ticks(process.pid)
+        time.sleep(IDLE_SECONDS)
+        return (_ticks(process.pid) - before) / os.sysconf("SC_CLK_TCK") / IDLE_SECONDS
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+def _idle_config(folder: Path, door: int, at: int) -> str:
+    command = ", ".join(f"'''{word}'''" for word in argv(at, folder / "idle"))
+    return (
+        f'listen = ["127.0.0.1:{door}"]\nstate_dir = "idle-state"\nstop_services_on_exit = true\n'
+        f'[memory]\nkind = "lock"\npath = "card.lock"\n'
+        f'[[service]]\nname = "lm"\nkind = "child"\ncommand = [{command}]\nready_url = "http://127.0.0.1:{at}/"\n'
+    )
+
+
+def _ticks(pid: int) -> int:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[11]) + int(fields[12])
+
+
 def main() -> None:
     """Measure, and print."""
     switches = int(sys.argv[1]) if len(sys.argv) > 1 else 50
-    direct_port, broker_port = port(), port()
-    direct_url, broker_url = (f"http://127.0.0.1:{each}/" for each in (direct_port, broker_port))
-    with tempfile.TemporaryDirectory() as folder:
-        config = check(
-            {
-                "state_dir": "state",
-                "memory": {"kind": "lock", "path": "card.lock"},
-                "service": [{"name": "lm", "kind": "child", "command": argv(broker_port), "ready_url": broker_url}],
-            },
-            Path(folder),
-        )
-        broker = make_broker(config)
-        broker.start()
-        process = subprocess.Popen(argv(direct_port), start_new_session=True)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        measured = Measured(folder)
+        measured.broker.start()
+        at = port()
+        command, url = argv(at, folder / "by-hand"), f"http://127.0.0.1:{at}/"
+        process = subprocess.Popen(command, start_new_session=True)
+        hand, ours = [], []
         try:
-            until(broker, "free")
-            until_ready(direct_url)
-            hand, ours = [], []
+            until(measured.broker, "free")
+            until_ready(url)
             for _ in range(switches):
-                process, stop, start = by_hand(process, argv(direct_port), direct_url)
-                hand.append((stop, start))
-                ours.append(by_broker(broker))
+                process, seconds = by_hand(process, command, url)
+                hand.append(seconds)
+                ours.append(measured.switch())
         finally:
             process.kill()
             process.wait()
-            broker.stop(stop_services=True)
-    load = os.getloadavg()[0]
-    print(f"{switches} switches, {os.cpu_count()} processors, load {load:.1f}; milliseconds")
-    for name, place in (("stop", 0), ("start", 1)):
-        base = statistics.median(each[place] for each in hand)
-        times = [each[place] for each in ours]
-        figures = (base, statistics.median(times), percentile(times, 0.95))
-        print(
-            f"{name:<6} by hand p50 {figures[0] * 1000:6.1f}   broker p50 {figures[1] * 1000:6.1f}   p95 {figures[2] * 1000:6.1f}"
-        )
-    base = statistics.median(sum(each) for each in hand)
-    base95 = percentile([sum(each) for each in hand], 0.95)
-    own = [sum(each) - base for each in ours]
-    print(
-        f"the broker's own cost: p50 {statistics.median(own) * 1000:.1f}, p95 {percentile(own, 0.95) * 1000:.1f} "
-        f"(by hand, p95 is {(base95 - base) * 1000:.1f} above p50 on this machine at this moment)"
-    )
+            measured.broker.stop(stop_services=True)
+        load = os.getloadavg()[0]
+        print(f"{switches} switches, {os.cpu_count()} processors, load {load:.1f}; milliseconds")
+        print(line("stop and start by hand", hand))
+        print(line("acquire and release, in all", [each[0] for each in ours]))
+        print(line("the broker's own part: acquire", [each[1] for each in ours]))
+        print(line("the broker's own part: release", [each[2] for each in ours]))
+        print(line("the broker's own part: both", [each[1] + each[2] for each in ours]))
+        print(f"idle: {idle_share(folder) * 100:.2f} % of one processor over {IDLE_SECONDS:g} s")
 
 
 if __name__ == "__main__":

@@ -181,8 +181,7 @@ def check(
 
 def _show_row(row: Row) -> None:
     typer.echo(f"{row.verdict.value:<5} {row.name:<32} {row.call}")
-    if row.verdict is not Verdict.OK:
-        typer.echo(f"      expected {row.expected or '-'}; got {row.got}")
+    typer.echo(f"      expected {row.expected or '-'}; got {row.got}")
 
 
 def _load(path: Path) -> Config:

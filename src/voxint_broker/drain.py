@@ -29,7 +29,7 @@ def busy(drain: Drain) -> tuple[bool | None, str]:
 
 
 def _slots(url: str, seconds: float) -> tuple[bool | None, str]:
-    """llama.cpp's server: GET /slots is a list, and each slot has is_processing (from general knowledge; not tried on the server)."""
+    """llama.cpp's server: GET /slots is a list, and each slot has is_processing; seen on the server itself."""
     said = ask(f"{url}/slots", seconds)
     slots = said.json()
     if said.status != 200 or not isinstance(slots, list) or not all(isinstance(slot, dict) for slot in slots):
@@ -39,7 +39,7 @@ def _slots(url: str, seconds: float) -> tuple[bool | None, str]:
 
 
 def _metrics(url: str, seconds: float) -> tuple[bool | None, str]:
-    """vLLM: GET /metrics has vllm:num_requests_running and _waiting (from general knowledge; not tried on the server)."""
+    """vLLM: GET /metrics has vllm:num_requests_running and _waiting (its page "Production Metrics")."""
     said = ask(f"{url}/metrics", seconds)
     counts = _VLLM_COUNT.findall(said.body.decode("utf-8", "replace")) if said.status == 200 else []
     if not counts:

@@ -315,9 +315,9 @@ class Broker:
                     self._switch.stop(part.adapter)
                 except StepFailedError as error:
                     self._tell(str(error))
-        programs = self._memory.lease_programs if isinstance(self._memory, SeenMemory) else ()
-        for holder in self._lookout.see(self._switch.read(), programs):
-            self._say_once(f"process {holder.pid} ({holder.name}) uses the GPU's memory beside the lease")
+        if isinstance(self._memory, SeenMemory):  # a lock would have to be taken for it, and be in the holder's way
+            for holder in self._lookout.see(self._switch.read(), self._memory.lease_programs):
+                self._say_once(f"process {holder.pid} ({holder.name}) uses the GPU's memory beside the lease")
         self._rest(self._rules.look_seconds)
 
     def _work_releasing(self) -> None:

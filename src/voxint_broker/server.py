@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import hmac
-import json
 from datetime import timedelta
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
+from fastapi.openapi.utils import get_openapi
 from fastapi.responses import JSONResponse, PlainTextResponse
-from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 
+from voxint_broker import wire
 from voxint_broker.events import metrics
 
 if TYPE_CHECKING:
@@ -34,55 +34,38 @@ OPEN_PATHS = frozenset({"/healthz", "/livez", "/readyz"})
 _CODES = {400: "bad_request", 404: "no_such_path", 405: "no_such_method", 422: "bad_request"}
 
 
-class AcquireBody(BaseModel):
-    """What an acquire asks for. Further fields are ignored."""
-
-    model_config = ConfigDict(strict=True)
-
-    holder: Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
-    ttl_seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)]
-    lease_id: Annotated[str, Field(min_length=1, max_length=1024)] | None = None
-
-
-class ReleaseBody(BaseModel):
-    """Which lease is given back."""
-
-    model_config = ConfigDict(strict=True)
-
-    lease_id: Annotated[str, Field(min_length=1, max_length=1024)]
-
-
 def make_app(broker: Broker, *, token: str | None, hosts: frozenset[str]) -> Guard:
     """The application: the calls behind a guard that checks who asks, and bounds what is sent."""
     app = FastAPI(title="GPU lease broker", version="1", docs_url=None, redoc_url=None)
+    app.openapi = lambda: _described(app)  # type: ignore[method-assign]
 
-    @app.post("/gpu/acquire")
-    def acquire(body: AcquireBody) -> JSONResponse:
+    @app.post("/gpu/acquire", responses=wire.ACQUIRE)
+    def acquire(body: wire.AcquireBody) -> JSONResponse:
         """Ask for the GPU, or for more time on a lease."""
         return _response(broker.acquire(body.holder, timedelta(seconds=min(body.ttl_seconds, 1e9)), body.lease_id))
 
-    @app.post("/gpu/release")
-    def release(body: ReleaseBody) -> JSONResponse:
+    @app.post("/gpu/release", responses=wire.RELEASE)
+    def release(body: wire.ReleaseBody) -> JSONResponse:
         """Give the GPU back."""
         return _response(broker.release(body.lease_id))
 
-    @app.get("/gpu/status")
+    @app.get("/gpu/status", responses=wire.STATUS, response_model=wire.Status)
     def status() -> dict[str, Any]:
         """Who holds the GPU."""
         return broker.status()
 
-    @app.get("/metrics", response_class=PlainTextResponse)
+    @app.get("/metrics", response_class=PlainTextResponse, responses=wire.METRICS)
     def counters() -> PlainTextResponse:
         """Counters in Prometheus' text format."""
         return PlainTextResponse(metrics(broker.events, broker.status()), media_type="text/plain; version=0.0.4")
 
-    @app.get("/healthz")
-    @app.get("/livez")
+    @app.get("/healthz", responses={421: wire.READY[421]}, response_model=wire.Health)
+    @app.get("/livez", responses={421: wire.READY[421]}, response_model=wire.Health)
     def alive() -> dict[str, str]:
         """Whether the broker lives."""
         return {"status": "ok"}
 
-    @app.get("/readyz")
+    @app.get("/readyz", responses=wire.READY, response_model=wire.Health)
     def ready() -> JSONResponse:
         """Whether the broker can do its work."""
         problem = broker.problem()
@@ -190,6 +173,14 @@ async def _http_error(_request: Request, error: Exception) -> JSONResponse:
     return response
 
 
-def openapi(app: Guard) -> str:
-    """The OpenAPI document, as JSON."""
-    return json.dumps(app.app.openapi(), indent=1)
+def _described(app: FastAPI) -> dict[str, Any]:
+    """The OpenAPI document, with the token that the guard wants."""
+    if app.openapi_schema is None:
+        document = get_openapi(title=app.title, version=app.version, routes=app.routes)
+        document["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+        for path, calls in document["paths"].items():
+            if path not in OPEN_PATHS:
+                for call in calls.values():
+                    call["security"] = [{"token": []}]
+        app.openapi_schema = document
+    return app.openapi_schema

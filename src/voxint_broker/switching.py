@@ -26,6 +26,9 @@ _SHORTEST_POLL_SECONDS = 0.001
 _POLL_SHARE = 0.05
 """A wait is looked at after each further twentieth of its time: it is noticed at most so much too late."""
 
+_TELL_AGAIN_SECONDS = 2.0
+"""A service that could not be told to stop is told again after so long."""
+
 _OFF_THE_GPU = frozenset({Condition.STOPPED, Condition.ASLEEP})
 
 
@@ -142,13 +145,9 @@ class Switch:
         self._watch.check()
         self._watch.say("stop", f"{adapter.name}: {level.name}")
         self._watch.point("before stop")
-        problem = ""
-        try:
-            adapter.stop(level)
-        except ServiceError as error:
-            problem = str(error)
+        problem = _told_to_stop(adapter, level)
         self._watch.point("after stop")
-        begun = clock.monotonic()
+        begun = told = clock.monotonic()
         while True:
             look = adapter.look()
             if look.condition in _OFF_THE_GPU:
@@ -161,6 +160,8 @@ class Switch:
                 "stop", ": ".join(each for each in (adapter.name, level.name, problem, look.detail) if each)
             )
             adapter.wait(min(_poll(passed), level.seconds - passed))
+            if problem and clock.monotonic() - told >= _TELL_AGAIN_SECONDS:
+                problem, told = _told_to_stop(adapter, level), clock.monotonic()
 
     def prove(self) -> None:
         """Wait until the readings say free as often in a row as wanted, and nothing of a service is left."""
@@ -267,6 +268,15 @@ class Switch:
             self._watch.check()
             self._watch.say("wait for an answer", missing)
             self._watch.pause(_poll(passed))
+
+
+def _told_to_stop(adapter: Adapter, level: StopLevel) -> str:
+    """Tell a service to stop; why that could not be done, or nothing."""
+    try:
+        adapter.stop(level)
+    except ServiceError as error:
+        return str(error)
+    return ""
 
 
 def _poll(passed: float) -> float:

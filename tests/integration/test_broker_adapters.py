@@ -11,12 +11,11 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from docker_engine import PROJECT, SERVICE, FakeContainer, FakeEngine
+from model_servers import Server
 
 from voxint_broker.adapters import processes
 from voxint_broker.adapters.child import MARK
@@ -362,96 +361,6 @@ def test_an_engine_that_does_not_answer_is_unknown(tmp_path, engine):
 # --- servers that sleep ---------------------------------------------------------------------------------------
 
 
-class Server:
-    """A stand-in for a model server: `routes` maps (method, path) to a function of the body."""
-
-    def __init__(self):
-        self.loaded = {"a": "loaded", "b": "loaded"}
-        self.sleeping = False
-        self.calls = []
-        self.routes = {}
-        stand_in = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def log_message(self, *_):
-                pass
-
-            def answer(self):
-                body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-                stand_in.calls.append((self.command, self.path, json.loads(body) if body else None))
-                route = stand_in.routes.get((self.command, self.path.partition("?")[0]))
-                code, value = route(json.loads(body) if body else None) if route else (404, {})
-                data = value.encode() if isinstance(value, str) else json.dumps(value).encode()
-                self.send_response(code)
-                self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
-
-            def do_GET(self):
-                self.answer()
-
-            def do_POST(self):
-                self.answer()
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.server.daemon_threads = True
-        self.thread = threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True)
-        self.thread.start()
-        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
-
-    def close(self):
-        self.server.shutdown()
-        self.server.server_close()
-        self.thread.join(5)
-
-    def sleep(self, *, deep):
-        self.sleeping = deep
-        return 200, ""
-
-    def forget(self, name):
-        return 200, {"done": self.loaded.pop(name, None)}
-
-    def as_vllm(self):
-        self.routes = {
-            ("GET", "/is_sleeping"): lambda _: (200, {"is_sleeping": self.sleeping}),
-            ("POST", "/sleep"): lambda _: self.sleep(deep=True),
-            ("POST", "/wake_up"): lambda _: self.sleep(deep=False),
-        }
-
-    def as_ollama(self):
-        def generate(body):
-            if body.get("keep_alive") == 0:
-                return self.forget(body["model"])
-            self.loaded[body["model"]] = "loaded"
-            return 200, {"done": True}
-
-        self.routes = {
-            ("GET", "/api/ps"): lambda _: (200, {"models": [{"model": name} for name in self.loaded]}),
-            ("POST", "/api/generate"): generate,
-        }
-
-    def as_llama_swap(self):
-        def unload(_):
-            self.loaded = {}
-            return 200, "OK"
-
-        self.routes = {
-            ("GET", "/running"): lambda _: (200, {"running": [{"model": name} for name in self.loaded]}),
-            ("GET", "/unload"): unload,
-        }
-
-    def as_llama_cpp(self):
-        def models(_):
-            data = [{"id": name, "status": {"value": state}} for name, state in self.loaded.items()]
-            return 200, {"data": [*data, {"id": "other", "status": {"value": "unloaded"}}]}
-
-        self.routes = {
-            ("GET", "/models"): models,
-            ("POST", "/models/unload"): lambda body: self.forget(body["model"]),
-            ("POST", "/models/load"): lambda body: (200, self.loaded.setdefault(body["model"], "loaded")),
-        }
-
-
 @pytest.fixture
 def server():
     made = Server()
@@ -487,6 +396,50 @@ def test_a_server_that_answers_something_else_is_unknown(tmp_path, server, kind,
     server.routes = {route: lambda _: answer for route in server.routes}
     lm = adapter(tmp_path, kind="http", server=kind, url=server.url, models=models)
     assert lm.look().condition is Condition.UNKNOWN
+
+
+def test_vllm_forgets_its_weights_at_level_2_and_is_given_them_again(tmp_path, server):
+    server.as_vllm()
+    lm = adapter(tmp_path, kind="http", server="vllm", url=server.url, level=2)
+    lm.stop(lm.levels()[0])
+    server.calls.clear()
+    lm.start()
+    assert server.calls == [
+        ("POST", "/wake_up?tags=weights", None),
+        ("POST", "/collective_rpc", {"method": "reload_weights"}),
+        ("POST", "/wake_up?tags=kv_cache", None),
+    ]
+    assert lm.look().condition is Condition.RUNNING
+
+
+def test_ollama_unloads_when_its_last_request_is_done(tmp_path, server):
+    server.as_ollama()
+    server.at_work = {"b"}
+    lm = adapter(tmp_path, kind="http", server="ollama", url=server.url)
+    lm.stop(lm.levels()[0])
+    look = lm.look()
+    assert (look.condition, look.detail) == (Condition.RUNNING, "in its memory: b")
+    server.done("b")
+    assert lm.look().condition is Condition.ASLEEP
+
+
+def test_llama_swap_is_told_to_unload_also_what_it_only_begins_to_load(tmp_path, server):
+    server.as_llama_swap()
+    server.loaded = {"a": "starting"}  # its list does not show it
+    lm = adapter(tmp_path, kind="http", server="llama-swap", url=server.url)
+    assert lm.look().condition is Condition.ASLEEP
+    assert lm.sweep().condition is Condition.ASLEEP
+    assert server.loaded == {}
+
+
+@pytest.mark.parametrize("state", ["loading", "loaded", "sleeping"])
+def test_llama_cpp_is_on_the_gpu_until_its_model_is_unloaded(tmp_path, server, state):
+    server.as_llama_cpp()
+    server.loaded = {"a": state}
+    lm = adapter(tmp_path, kind="http", server="llama.cpp", url=server.url)
+    assert lm.look().condition is Condition.RUNNING
+    lm.stop(lm.levels()[0])
+    assert lm.look().condition is Condition.ASLEEP
 
 
 def test_a_server_whose_owner_says_that_it_is_gone_is_gone(tmp_path, server, commands):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import shutil
 import subprocess
 import sys
+import venv
 import zipfile
 from importlib.metadata import distribution
 from pathlib import Path
@@ -87,3 +90,45 @@ def test_it_runs_with_what_it_names_alone(wheel, tmp_path):
     assert "uvicorn" in done.stdout
     for name in NEVER - {"voxint"}:
         assert f"'{name}'" not in done.stdout
+
+
+def packed(name, folder):
+    """An installed distribution as a wheel again, so that pip can install it without a network."""
+    dist = distribution(name)
+    own = next(file.parent for file in dist.files or [] if file.name == "METADATA")
+    tag = re.search(r"^Tag: ((?:py3|cp3).+)$", dist.read_text("WHEEL") or "", re.MULTILINE)[1]
+    stem = own.name.removesuffix(".dist-info")
+    with zipfile.ZipFile(folder / f"{stem}-{tag}.whl", "w") as archive:
+        for file in dist.files or []:
+            inside = ".." not in file.parts and "__pycache__" not in file.parts
+            if inside and file.name not in {"INSTALLER", "REQUESTED", "direct_url.json", "uv_cache.json"}:
+                archive.write(file.locate(), file.as_posix())
+
+
+@pytest.mark.timeout(300)
+def test_pip_installs_it_into_an_empty_environment_without_a_network(wheel, tmp_path):
+    shelf = tmp_path / "shelf"
+    shelf.mkdir()
+    shutil.copy(wheel, shelf)
+    for name in needed(wheel):
+        packed(name, shelf)
+    home = tmp_path / "venv"
+    venv.create(home, with_pip=False)
+    python = home / "bin" / "python"
+    # An environment has a pip of its own as a rule; ours does the same from outside, and is quicker to have.
+    install = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "--no-index"]
+    install += ["--disable-pip-version-check", "--no-compile", "--find-links", str(shelf), "voxint-broker"]
+    clean = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    done = subprocess.run(install, check=False, capture_output=True, text=True, env=clean, timeout=250)
+    assert done.returncode == 0, done.stderr
+    listing = (
+        "import importlib.metadata as m, json; "
+        "print(json.dumps(sorted(d.metadata['Name'].lower().replace('_', '-') for d in m.distributions())))"
+    )
+    names = set(json.loads(subprocess.run([python, "-I", "-c", listing], check=True, capture_output=True).stdout))
+    print(sorted(names))
+    assert names == {*needed(wheel), "voxint-broker"}
+    assert not names & NEVER
+    shown = subprocess.run([home / "bin" / "voxint-broker", "--help"], check=True, capture_output=True, text=True)
+    for word in ("serve", "status", "doctor", "release", "dry-run", "simulate", "check"):
+        assert word in shown.stdout

@@ -126,13 +126,12 @@ def test_no_lease_while_the_card_is_still_taken(make):
 def test_an_expired_lease_brings_the_service_back_only_when_the_memory_is_free(make):
     broker = make()
     with (broker.folder / "card.lock").open("wb") as card:
-        lease = broker.granted(ttl=1)
-        fcntl.flock(card, fcntl.LOCK_SH)
-        broker.until_phase("expired")
-        time.sleep(0.6)
-        status = broker.status()
-        assert (status["phase"], status["state"]) == ("expired", "free")
-        assert "memory is not free" in status["reason"]
+        lease = broker.lease_in_use(card)
+        status = broker.until_phase("expired")
+        while "memory is not free" not in status["reason"]:
+            status = broker.status()
+            assert (status["phase"], status["state"]) == ("expired", "free")
+            time.sleep(0.02)
         assert broker.service_pids() == ()
         assert broker.acquire(lease)[0] == 404
         assert broker.log().count("memory is not free") == 1
@@ -146,7 +145,7 @@ def test_a_child_that_dies_is_started_again(make):
     broker.until_phase("free")
     (first,) = broker.service_pids()
     os.kill(first, signal.SIGKILL)
-    limit = time.monotonic() + 10
+    limit = time.monotonic() + 60
     while not broker.service_pids() or broker.service_pids() == (first,):
         assert time.monotonic() < limit
         time.sleep(0.05)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import http.client
 import json
 import os
@@ -30,6 +31,7 @@ class BrokerProcess:
         self.service_port = free_port()
         self.config = folder / "broker.toml"
         self.environment: dict[str, str] = {}
+        self.headers: dict[str, str] = {}
         self.process: subprocess.Popen | None = None
         command = [
             sys.executable, "-m", "voxint_models.stub", "language_model", "--port", str(self.service_port), *stub,
@@ -54,7 +56,7 @@ class BrokerProcess:
                 stderr=log,
                 env={**os.environ, **self.environment, **environment},
             )
-        limit = time.monotonic() + 20
+        limit = time.monotonic() + 60
         while self.process.poll() is None and time.monotonic() < limit:
             with contextlib.suppress(OSError):
                 self.status()
@@ -66,7 +68,9 @@ class BrokerProcess:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
         try:
             data = None if body is None else json.dumps(body)
-            connection.request(method, path, data, {"Content-Type": "application/json", **(headers or {})})
+            connection.request(
+                method, path, data, {"Content-Type": "application/json", **self.headers, **(headers or {})}
+            )
             response = connection.getresponse()
             return response.status, json.loads(response.read())
         finally:
@@ -84,7 +88,7 @@ class BrokerProcess:
         """One release."""
         return self.call("POST", "/gpu/release", {"lease_id": lease_id})
 
-    def until(self, call, wanted: int, seconds: float = 20):
+    def until(self, call, wanted: int, seconds: float = 60):
         """Repeat a call while it is pending; its answer, which must have the wanted code."""
         limit = time.monotonic() + seconds
         while True:
@@ -95,7 +99,7 @@ class BrokerProcess:
             assert time.monotonic() < limit, (body, self.status(), self.log())
             time.sleep(0.02)
 
-    def until_phase(self, phase: str, seconds: float = 20) -> dict:
+    def until_phase(self, phase: str, seconds: float = 60) -> dict:
         """Wait for a phase; the status then."""
         limit = time.monotonic() + seconds
         while (status := self.status())["phase"] != phase:
@@ -106,6 +110,20 @@ class BrokerProcess:
     def granted(self, **options) -> str:
         """Acquire to the end; the lease's id."""
         return self.until(lambda: self.acquire(**options), 200)["lease_id"]
+
+    def lease_in_use(self, card) -> str:
+        """A lease that runs out in seconds, while its holder has the card: `card` is its lock file, open.
+
+        On a slow machine the lease may be over, and the service back, before the card is taken: then once more.
+        """
+        while True:
+            lease = self.granted(ttl=3)
+            try:
+                fcntl.flock(card, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                self.until_phase("free")
+                continue
+            return lease
 
     def service_pids(self) -> tuple[int, ...]:
         """The living processes of the stand-in."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import queue
 import signal
 import socketserver
 import struct
@@ -119,6 +120,7 @@ class FakeEngine:
         self.containers: dict[str, FakeContainer] = {}
         self.calls: list[tuple[str, str]] = []
         self.answer: tuple[int, bytes] | None = None
+        self.listeners: list[queue.Queue] = []
         self.delay = 0.0
         self.server = None
 
@@ -188,6 +190,8 @@ class _Handler(BaseHTTPRequestHandler):
         match (self.command, *path[1:]):
             case ("GET", "version"):
                 return self._json(200, {"ApiVersion": "1.41", "MinAPIVersion": "1.12", "Version": "20.10.24"})
+            case ("GET", "events"):
+                return self._events()
             case ("GET", "containers", "json"):
                 return self._json(200, self._list(parse_qs(parts.query)))
             case (_, "containers", id_, verb):
@@ -196,6 +200,23 @@ class _Handler(BaseHTTPRequestHandler):
                     return self._json(404, {"message": f"No such container: {id_}"})
                 return self._container(container, verb)
         return self._json(404, {"message": "page not found"})
+
+    def _events(self):
+        """The stream of what happens to containers, until the engine ends."""
+        news = queue.Queue()
+        self.engine.listeners.append(news)
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.end_headers()
+        self.close_connection = True
+        while self.engine.server is not None:
+            try:
+                self.wfile.write(json.dumps(news.get(timeout=0.1)).encode() + b"\n")
+                self.wfile.flush()
+            except queue.Empty:
+                continue
+            except OSError:
+                return
 
     def _list(self, query):
         wanted = json.loads(query.get("filters", ["{}"])[0]).get("label", [])
@@ -251,6 +272,8 @@ class _Handler(BaseHTTPRequestHandler):
         if container.refuse_start:
             return self._json(500, {"message": container.refuse_start})
         container.start()
+        for news in self.engine.listeners:
+            news.put({"Type": "container", "Action": "start", "Actor": {"ID": container.id}})
         return self._say(204, b"")
 
     def _json(self, code, value):

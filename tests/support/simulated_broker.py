@@ -23,7 +23,7 @@ TTL = timedelta(seconds=600)
 class World:
     """A broker over a simulated service, and waiting for what it does."""
 
-    def __init__(self, folder: Path, behaviour: Behaviour | None = None, *, service=None, ready=None, **rules):
+    def __init__(self, folder: Path, behaviour: Behaviour | None = None, *, service=None, gauge=None, **rules):
         self.service = service or SimulatedService(behaviour=behaviour or Behaviour())
         limits = {"limit_seconds": rules.pop("memory_limit_seconds", 0.3), "interval_seconds": 0.002}
         programs = rules.pop("lease_programs", None)
@@ -33,8 +33,8 @@ class World:
             memory = NvmlMemory(kind="nvml", need_free_mib=1, lease_programs=programs, **limits)
         quick = {"look_seconds": 0.05, "retry_seconds": 0.2, "give_up_seconds": 60, **rules}
         self.broker = Broker(
-            [Part(self.service, ready)],
-            self.service,
+            [Part(self.service, None)],
+            gauge or self.service,
             memory,
             LeaseRules.model_validate(quick),
             Journal(folder / "state"),

@@ -46,6 +46,7 @@ class Child:
         self._lock = threading.Lock()
         self._wake: Callable[[], None] | None = None
         self._left: tuple[int, ...] = ()
+        self._others: dict[int, int] = {}
 
     def reconfigure(self, config: ChildService) -> None:
         """Go on with other numbers."""
@@ -60,7 +61,7 @@ class Child:
             return
         found = sorted(
             (seen.ticks, seen.group)
-            for marked in processes.marked(self._marking())
+            for marked in processes.marked(self._marking(), self._others)
             if marked != os.getpid() and (seen := processes.stat(marked)) is not None and seen.group != os.getpgrp()
         )
         if found:
@@ -101,7 +102,7 @@ class Child:
         if look.condition is not Condition.STOPPED:
             return look
         with self._lock:
-            self._left = processes.marked(self._marking())
+            self._left = processes.marked(self._marking(), self._others)
         return self.look()
 
     def levels(self) -> tuple[StopLevel, ...]:

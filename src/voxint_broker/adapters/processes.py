@@ -68,9 +68,15 @@ def living(pids: Iterable[int]) -> tuple[int, ...]:
     return tuple(pid for pid in pids if (found := stat(pid)) is not None and found.lives)
 
 
-def marked(mark: str) -> tuple[int, ...]:
-    """The living processes in whose environment this NAME=value was put when they were started."""
-    return _with_environment(b"\0" + mark.encode() + b"\0")
+def marked(mark: str, others: dict[int, int] | None = None) -> tuple[int, ...]:
+    """The living processes in whose environment this NAME=value was put when they were started.
+
+    Args:
+        mark: the variable and its value.
+        others: what earlier looks for the same mark found to be without it, by process id; it is kept up to date. A
+            process does not get the mark later, so only those are read that came since.
+    """
+    return _with_environment(b"\0" + mark.encode() + b"\0", others)
 
 
 def marked_like(name: str) -> tuple[int, ...]:
@@ -78,15 +84,33 @@ def marked_like(name: str) -> tuple[int, ...]:
     return _with_environment(b"\0" + name.encode() + b"=")
 
 
-def _with_environment(wanted: bytes) -> tuple[int, ...]:
+def _with_environment(wanted: bytes, others: dict[int, int] | None = None) -> tuple[int, ...]:
     found = []
+    before, now = dict(others or {}), {}
     for pid in _pids():
+        # A folder of /proc has another inode number when its id has gone to another process.
+        inode = _inode(pid) if others is not None else 0
+        if inode and before.get(pid) == inode:
+            now[pid] = inode
+            continue
         environment = _read(f"/proc/{pid}/environ")
         if environment and wanted in b"\0" + environment + b"\0":
             seen = stat(pid)
             if seen is not None and seen.lives:
                 found.append(pid)
+        elif inode and environment:  # none can be read while it is being started: that says nothing yet
+            now[pid] = inode
+    if others is not None:
+        others.clear()
+        others.update(now)
     return tuple(found)
+
+
+def _inode(pid: int) -> int:
+    try:
+        return os.stat(f"/proc/{pid}").st_ino  # noqa: PTH116 - without any comfort, as in _read
+    except OSError:
+        return 0
 
 
 def wait_for_exit(pid: int, seconds: float) -> bool:

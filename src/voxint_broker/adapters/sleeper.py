@@ -1,11 +1,11 @@
 """A server that stays, and gives its GPU memory back when told: vLLM, Ollama, llama-swap, llama.cpp's router.
 
-Tried against stand-ins alone, and not against any of these servers. What the calls rest on:
-vLLM 0.14: its router's source and "Sleep Mode" page were read (POST /sleep, POST /wake_up, GET /is_sleeping; needs
-VLLM_SERVER_DEV_MODE=1 and --enable-sleep-mode). Ollama: the wording of its API page, as quoted in a public thread (GET
-/api/ps, POST /api/generate with keep_alive 0). llama.cpp's router: POST /models/load from a third party's page; GET
-/models and POST /models/unload, and llama-swap's GET /running and GET /unload, from general knowledge. Check these
-against your version before you rely on them: `voxint-broker dry-run` and `doctor` show what would be called.
+docs/reference/broker-adapters.md names the page or source, and its commit, from which each of them is written, and what
+of it was tried on the server itself. What matters here:
+vLLM aborts what is in flight when it goes to sleep, so it is drained before; at level 2 it forgets its weights, and is
+given them again between the two halves of waking up. Ollama takes keep_alive 0 at once, but unloads a model only when
+its last request is done, so its own unloading is its drain. llama-swap lists only what is ready, and unloads also what
+it only begins to load, at once and whatever is in flight. llama.cpp's router ends the model's process.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 _LOOK_AGAIN_SECONDS = 0.05
 _LOAD_SECONDS = 600.0
-_IN_MEMORY = frozenset({"loaded", "loading"})
+_IN_MEMORY = frozenset({"loaded", "loading", "sleeping"})
+"""States of a model of llama.cpp's router in which its process is there."""
 
 
 class Sleeper:
@@ -78,7 +79,15 @@ class Sleeper:
     def sweep(self) -> Look:
         """The server knows, or its owner."""
         owned = self.owner.sweep() if self.owner is not None else None
-        return owned if owned is not None and owned.condition is Condition.STOPPED else self.look()
+        if owned is not None and owned.condition is Condition.STOPPED:
+            return owned
+        look = self.look()
+        if self._config.server == "llama-swap" and look.condition is Condition.ASLEEP:
+            try:
+                self._unload()
+            except AskError as error:
+                return Look(Condition.UNKNOWN, str(error))
+        return look
 
     def levels(self) -> tuple[StopLevel, ...]:
         """Sleep, then the ways of its owner."""
@@ -153,6 +162,10 @@ class Sleeper:
 
     def _load(self) -> None:
         match self._config.server:
+            case "vllm" if self._config.level == 2:
+                self._post("/wake_up?tags=weights", None, _LOAD_SECONDS)
+                self._post("/collective_rpc", {"method": "reload_weights"}, _LOAD_SECONDS)
+                self._post("/wake_up?tags=kv_cache", None, _LOAD_SECONDS)
             case "vllm":
                 self._post("/wake_up", None, _LOAD_SECONDS)
             case "ollama":

@@ -137,7 +137,7 @@ def test_who_comes_during_the_lease_is_reported_where_its_programs_are_named(tmp
 
 def test_a_next_lease_begins_with_another_list(tmp_path):
     service = Watched(on_the_gpu=[GAME])
-    with running(tmp_path, service=service) as world:
+    with running(tmp_path, service=service, lease_programs=()) as world:
         lease = world.granted()
         world.until(lambda: world.broker.status()["foreign"])
         world.released(lease)
@@ -146,6 +146,18 @@ def test_a_next_lease_begins_with_another_list(tmp_path):
         service.on_the_gpu.append(GAME)
         world.until(lambda: world.broker._switch.last.holders)
         assert world.broker.status()["foreign"] == []
+
+
+def test_a_lock_that_stands_for_the_gpu_is_not_touched_during_a_lease(tmp_path):
+    service = Watched()
+    with running(tmp_path, service=service) as world:
+        world.granted()
+        reads = []
+        service.read = lambda: reads.append(1)
+        for _ in range(3):
+            world.broker._stir()
+            world.until(lambda: not world.broker._stirred)
+        assert reads == []
 
 
 def test_news_of_a_service_end_a_rest_at_once(tmp_path):
