@@ -289,6 +289,9 @@ class Settings(BaseModel):
     keep_runs_days: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
         0, description="After how many days a finished recording is deleted with its files. 0: never."
     )
+    keep_events_days: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
+        365, description="After how many days a change of phase leaves the history; the sums stay. 0: never."
+    )
     whisper_model: str = Field("default", description="The speech recogniser's name in requests.")
     service_timeout_seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] = Field(
         7200, description="Longest wait for one answer of a model service."

@@ -126,6 +126,17 @@ GPU_PHASE_EVENT = Table(
 """Every change of phase, written in the transaction that changes it: from, to, why, and how long `from` lasted."""
 Index("ix_gpu_phase_event_at", GPU_PHASE_EVENT.c.at)
 
+GPU_PHASE_TOTAL = Table(
+    "gpu_phase_total",
+    METADATA,
+    Column("from_phase", Text, primary_key=True),
+    Column("to_phase", Text, primary_key=True),
+    Column("cause", Text, primary_key=True),
+    Column("times", BigInteger, nullable=False),
+    Column("seconds", Float, nullable=False),
+)
+"""The changes of phase that are no longer kept one by one, summed up: counters must not fall."""
+
 WORK_CONTROL = Table(
     "work_control",
     METADATA,

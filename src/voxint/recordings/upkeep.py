@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import text
 
 from voxint.db import clock
+from voxint.gpu_phase import totals
 from voxint.recordings import waste
 from voxint.recordings.inbox import Inbox
 from voxint.recordings.lifecycle import NotPossibleError
@@ -49,6 +50,7 @@ class Upkeep:
             self._delete_old()
             self._drop_sources()
             waste.empty(self._engine, self._settings.media_root)
+            self._forget_events()
         except OSError as error:
             log.warning("upkeep of the media folder: %s", error.strerror or type(error).__name__)
         return added
@@ -64,6 +66,12 @@ class Upkeep:
             with suppress(NotPossibleError):
                 self._runs.delete(run_id)
                 log.info("recording %d was deleted: it is older than KEEP_RUNS_DAYS", run_id)
+
+    def _forget_events(self) -> None:
+        if self._settings.keep_events_days:
+            gone = totals.forget(self._engine, timedelta(days=self._settings.keep_events_days))
+            if gone:
+                log.info("%d changes of phase were older than KEEP_EVENTS_DAYS: their sums stay", gone)
 
     def _drop_sources(self) -> None:
         """The recordings' own files, where they are not kept: of those that are done, no stage needs them again."""

@@ -83,6 +83,7 @@ def seconds_of(path):
         return file.getnframes() / file.getframerate()
 
 
+@pytest.mark.timeout(400)
 def test_kill_9_in_the_middle_of_prepare_leaves_no_short_recording_and_no_decoder(world, tmp_path):
     """Faults 73 and 20: the worker is killed while a long recording is decoded; what is there then is half a file."""
     run = world.runs.add(long_flac(tmp_path / "long.flac"))
@@ -209,6 +210,7 @@ def test_a_phrase_that_comes_again_and_again_is_kept_and_marked_and_asked_about_
     assert max(sum(estimate(line["text"]) for line in each["lines"]) for each in asked) <= BATCH_TOKENS
 
 
+@pytest.mark.timeout(400)
 def test_a_server_that_drops_what_does_not_fit_is_noticed_and_both_ends_are_covered(world, make_wav):
     """Fault 97: it answers 200 for what is left of the question, and its own count of tokens tells."""
     texts = [f"line number {number} says something of its own" for number in range(24)]
