@@ -107,6 +107,7 @@ def packed(name, folder):
 
 @pytest.mark.timeout(300)
 def test_pip_installs_it_into_an_empty_environment_without_a_network(wheel, tmp_path):
+    pytest.importorskip("pip")
     shelf = tmp_path / "shelf"
     shelf.mkdir()
     shutil.copy(wheel, shelf)

@@ -239,7 +239,7 @@ class Driver:
             return answer
 
     def _until(self, what, true):
-        limit = time.monotonic() + (5 if self.twin else 60)
+        limit = time.monotonic() + (3 if self.twin else 60)
         while not true():
             if time.monotonic() > limit:
                 raise BadError(f"never {what}: {self._ask(do='status')}")
@@ -284,11 +284,20 @@ class Driver:
             code = self._ask(do="release", lease_id=self.lease)["code"]
             if code not in {200, 202, 404}:
                 raise BadError(f"a release was answered {code}")
-            if code in {200, 404} and not self._pids():
+            if code in {200, 404} and not self._is_there():
                 raise BadError(f"a release was answered {code} while the service is down")
             return code != 202
 
         self._until("released", released)
+
+    def _is_there(self):
+        """Whether the service runs; in the middle of its exec, a process shows neither arguments nor environment."""
+        limit = time.monotonic() + 1
+        while not self._pids():
+            if time.monotonic() > limit:
+                return False
+            time.sleep(0.01)
+        return True
 
     def _is_free(self):
         return self._ask(do="status")["phase"] == "free" and len(self._pids()) == 1

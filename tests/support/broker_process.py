@@ -65,7 +65,7 @@ class BrokerProcess:
 
     def call(self, method: str, path: str, body: object = None, headers: dict[str, str] | None = None):
         """One call: the status code and the body."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         try:
             data = None if body is None else json.dumps(body)
             connection.request(
