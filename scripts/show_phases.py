@@ -89,44 +89,61 @@ def main() -> int:
     return 1 if missing or wrong else 0
 
 
+WAY = ("draining_post", "acquiring", "starting_services", "audio", "draining", "stopping_services", "releasing", "llm")
+
+
 def _turn(run: Run, shown: Shown) -> None:
-    """To audio and back, each phase made long enough to be looked at; then a hand-back that fails."""
+    """To audio and back, with what is still missing made long enough to be looked at; then a hand-back that fails."""
+
+    def long(name: str) -> int:
+        return LONG if shown.missing(name) else 0
+
+    def come_to(phase: str) -> None:
+        run.until_phase(*WAY[WAY.index(phase) :])
+        shown.capture(phase)
+
     if shown.missing("draining_post", "llm, 3 recordings wait"):
         _work_for_the_language_model(run, shown)
+    answers = {"/v1/chat/completions": {"answer_seconds": 4}} if shown.missing("draining_post") else {}
+    language_model = {"stop_seconds": long("acquiring"), "start_seconds": long("releasing")}
+    whisper = {"start_seconds": long("starting_services"), "answer_seconds": 900}
+    whisper["stop_seconds"] = long("stopping_services")
+    run.stand_ins({"language_model": {**language_model, "paths": answers}, "whisper": whisper})
     run.add_recordings(1)
     run.must("gpu-phase", "audio-now")
-    run.until_phase("draining_post", "acquiring")
-    shown.capture("draining_post")
-
-    run.stand_ins(
-        {
-            "language_model": {"stop_seconds": LONG, "start_seconds": LONG},
-            "whisper": {"start_seconds": LONG, "answer_seconds": 900, "stop_seconds": LONG},
-        }
-    )
-    run.until_phase("acquiring", "starting_services")
-    shown.capture("acquiring")
-    run.until_phase("starting_services", "audio")
-    shown.capture("starting_services")
+    run.until(lambda: run.value("SELECT phase FROM gpu_phase") != "llm", 300, "the switch did not begin")
+    come_to("draining_post")
+    run.stand_ins({"language_model": language_model, "whisper": whisper})
+    come_to("acquiring")
+    come_to("starting_services")
     run.until_phase("audio")
     run.until(lambda: run.work("gpu", "running"), 300, "no recording is worked on")
     shown.capture("audio")
     shown.capture("audio, with sharing off", GPU_PHASE_ENABLED="false")
 
     run.must("gpu-phase", "release")
-    run.until_phase("draining")
-    shown.capture("draining")
+    come_to("draining")
     run.must("gpu-phase", "release")
-    run.until_phase("stopping_services", "releasing")
-    shown.capture("stopping_services")
-    run.until_phase("releasing")
-    shown.capture("releasing")
-    # The same hand-back fails: the language model does not come up.
-    run.stand_ins({"language_model": {"start_fails": True, "start_seconds": 0}})
-    if run.until_phase("error", "llm") == "error":
-        shown.capture("error")
+    come_to("stopping_services")
+    come_to("releasing")
+    run.until_phase("llm")
+    if shown.missing("error"):
+        _failed_hand_back(run, shown)
     run.stand_ins({})
-    run.until_phase("error", "llm")
+
+
+def _failed_hand_back(run: Run, shown: Shown) -> None:
+    """The language model does not come up again."""
+    run.stand_ins({"whisper": {"answer_seconds": 900}})
+    run.must("gpu-phase", "audio-now")
+    run.until_phase("audio")
+    run.stand_ins({"language_model": {"start_fails": True}, "whisper": {"answer_seconds": 900}})
+    run.must("gpu-phase", "release")
+    run.until_phase("draining", "stopping_services", "releasing", "error")
+    run.must("gpu-phase", "release")
+    run.until_phase("error")
+    shown.capture("error")
+    run.stand_ins({})
     run.must("gpu-phase", "release")
     run.until_phase("llm")
 
