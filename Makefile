@@ -43,7 +43,7 @@ campaigns: setup-dev ## the campaigns of 20 seeds that have no result yet, and d
 	@PYTHONPATH=tests/support $(PY) tests/chaos/campaigns.py run $(ANEW)
 
 test-no-wake-ups: setup-dev ## the integration tests once more with the periodic tick alone: nothing may rest on a wake-up
-	@GPU_PHASE_FOLLOW_UP_SECONDS=0 $(PY) -m pytest tests/integration -n $(JOBS) --dist worksteal
+	@GPU_PHASE_FOLLOW_UP_SECONDS=0 $(PY) -m pytest tests/integration -n $(JOBS) --dist worksteal --timeout 900
 
 test-chaos: setup-dev ## three short campaigns, and the two that must find what was broken on purpose
 	@$(PY) -m pytest tests/chaos -n 3

@@ -35,6 +35,9 @@ if FOLLOW_UP in os.environ:
     Settings.model_fields[FOLLOW_UP.lower()].default = float(os.environ[FOLLOW_UP])
     Settings.model_rebuild(force=True)
 
+PATIENCE = 6 if FOLLOW_UP in os.environ else 1
+"""How much longer than usual a test may wait: each step of a turn waits for the periodic tick then."""
+
 _NUMBERS = count(1)
 TEMPLATE = "voxint_template"
 
@@ -192,7 +195,7 @@ def eventually() -> Callable[..., None]:
     """Waits for a condition: `eventually(lambda: ..., 10, "what should have happened")`."""
 
     def wait(condition: Callable[[], object], limit_seconds: float = 10, what: str = "it never happened") -> None:
-        end = time.monotonic() + limit_seconds
+        end = time.monotonic() + limit_seconds * PATIENCE
         while not condition():
             assert time.monotonic() < end, what
             time.sleep(0.05)

@@ -15,7 +15,11 @@ TURN = "language model -> audio -> language model"
 
 @pytest.fixture
 def demo(tmp_path):
-    environ = {name: value for name, value in os.environ.items() if not name.startswith(("GPU_", "LLM_", "VOXINT_"))}
+    environ = {
+        name: value
+        for name, value in os.environ.items()
+        if name == "GPU_PHASE_FOLLOW_UP_SECONDS" or not name.startswith(("GPU_", "LLM_", "VOXINT_"))
+    }
 
     def run(*arguments):
         command = [sys.executable, "-m", "voxint", "demo", "--stand-ins", "--into", str(tmp_path / "demo"), *arguments]

@@ -87,7 +87,11 @@ class Standalone:
 
 @pytest.fixture
 def standalone(processes, tmp_path, eventually):
-    environ = {name: value for name, value in os.environ.items() if not name.startswith(("GPU_", "LLM_", "VOXINT_"))}
+    environ = {
+        name: value
+        for name, value in os.environ.items()
+        if name == "GPU_PHASE_FOLLOW_UP_SECONDS" or not name.startswith(("GPU_", "LLM_", "VOXINT_"))
+    }
     environ["STUB_CONTROL"] = str(tmp_path / "stub.json")
     made = Standalone(processes, tmp_path / "home", environ)
     made.eventually = eventually
