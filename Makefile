@@ -110,6 +110,7 @@ show-placement: setup-dev ## what a service on the CPU leads to, under each acti
 docs: setup-dev ## write the pages that are made from the code anew
 	@$(PY) scripts/phases_page.py
 	@$(PY) scripts/settings_page.py
+	@$(PY) scripts/broker_settings_page.py
 	@$(PY) scripts/services_page.py
 
 clean: ## take away what the build made
