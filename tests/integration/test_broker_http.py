@@ -156,9 +156,14 @@ def test_a_whole_turn_counts(door):
     assert 'voxint_broker_phase{phase="free"} 1' in text
     assert 'voxint_broker_answers_total{call="acquire",code="200"} 1' in text
     assert 'voxint_broker_phase_seconds_count{phase="held"} 1' in text
+    assert 'voxint_broker_service_runs{service="simulated"} 1' in text
+    assert "voxint_broker_foreign_processes 0" in text
     assert TOKEN not in text
 
 
 def test_the_calls_are_described(door):
     document = json.loads(call(door, "GET", "/openapi.json")[1])
     assert {"/gpu/acquire", "/gpu/release", "/gpu/status"} <= set(document["paths"])
+    assert set(document["paths"]["/gpu/acquire"]["post"]["responses"]) >= {"200", "202", "404", "409", "500", "401"}
+    assert document["paths"]["/gpu/status"]["get"]["security"] == [{"token": []}]
+    assert "security" not in document["paths"]["/healthz"]["get"]

@@ -121,6 +121,19 @@ def test_sysfs_that_cannot_be_is_unknown(tmp_path, used):
     assert gauge(tmp_path, kind="sysfs", need_free_mib=10, root="drm").read().enough is None
 
 
+def test_sysfs_names_who_holds_the_memory(tmp_path):
+    card(tmp_path, used=7 << 30)
+    for pid, files in ((os.getpid(), {"vram_1": 3 << 30, "vram_2": 1 << 30}), (1, {"vram_1": 0}), (2, {"vram_1": "?"})):
+        (tmp_path / "kfd" / str(pid)).mkdir(parents=True)
+        for name, used in files.items():
+            (tmp_path / "kfd" / str(pid) / name).write_text(str(used))
+    reading = gauge(tmp_path, kind="sysfs", need_free_mib=6000, root="drm", kfd="kfd").read()
+    assert [(holder.pid, holder.used_mib) for holder in reading.holders] == [(os.getpid(), 4096)]
+    assert f"held by process {os.getpid()} (" in reading.detail
+    without = gauge(tmp_path, kind="sysfs", need_free_mib=6000, root="drm", kfd="no-such-folder").read()
+    assert (without.enough, without.holders) == (False, ())
+
+
 def test_no_card_is_unknown(tmp_path):
     assert gauge(tmp_path, kind="sysfs", need_free_mib=10, root="drm").read().enough is None
 
