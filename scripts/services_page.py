@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 PAGE = ROOT / "docs" / "reference" / "services.md"
 SOCKET = "/var/run/docker.sock"
 ROCM = {"COMPUTE_TIER": "rocm", "WHISPER_IMAGE": "your/whisper-for-rocm:1.2.3"}
+PASSWORD = {"CONSOLE_PASSWORD": "yours"}
 BASE = ("compose.yaml",)
 GPU = ("compose.yaml", "compose.gpu.yaml")
 SHARED = (*GPU, "compose.gpu-phase.yaml")
@@ -37,7 +38,7 @@ STEPS = (
 """Files that are there, and the one that comes after them."""
 INTRO = """# The compose files, rendered
 
-Made from the compose files by `make docs`, with no variable set but those that ROCm demands; a test compares, and tests/docker
+Made from the compose files by `make docs`, with no variable set but those that must be; a test compares, and tests/docker
 compares the rendering with compose's own.
 """
 HELD_DOWN = """Each of ours also has `cap_drop: ALL`, `no-new-privileges`, and logs of at most 5 files of 10 MB;
@@ -47,7 +48,7 @@ HELD_DOWN = """Each of ours also has `cap_drop: ALL`, `no-new-privileges`, and l
 
 def rendered(names: tuple[str, ...]) -> dict[str, Any]:
     """The services, volumes and networks of these files."""
-    merged: dict[str, Any] = render(names, ROCM if "compose.rocm.yaml" in names else {})
+    merged: dict[str, Any] = render(names, PASSWORD | (ROCM if "compose.rocm.yaml" in names else {}))
     return merged
 
 

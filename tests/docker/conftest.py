@@ -35,7 +35,8 @@ def pytest_runtest_logreport(report):
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_sessionfinish():
+def pytest_sessionfinish(exitstatus):
+    REPORT.whole = REPORT.whole and exitstatus in {pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED}
     if REPORT.facts["tests"]:
         REPORT.write()
 

@@ -40,7 +40,7 @@ def size(engine, image):
 def build(engine, compose, built, files, *services):
     """By the shipped files; gives the entry of each service's image."""
     names = [part for name in files for part in ("-f", name)]
-    environ = {**os.environ, "DOCKER_HOST": engine.host, "BASE_IMAGE": engine.base}
+    environ = {**os.environ, **SETTINGS, "DOCKER_HOST": engine.host, "BASE_IMAGE": engine.base}
     entries = {}
     for service in services:
         began = time.monotonic()

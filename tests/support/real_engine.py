@@ -176,7 +176,7 @@ def base_image(engine):
 def build_app(engine, compose):
     """The shipped app image, by the shipped files; gives the base image."""
     base = base_image(engine)
-    environ = {**os.environ, "DOCKER_HOST": engine.host, "BASE_IMAGE": base}
+    environ = {**os.environ, "CONSOLE_PASSWORD": "for tests alone", "DOCKER_HOST": engine.host, "BASE_IMAGE": base}
     run([*compose, "-f", "compose.yaml", "build", "api"], cwd=ROOT, env=environ, timeout=900)
     return base
 
