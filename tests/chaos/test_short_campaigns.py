@@ -10,14 +10,14 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 from campaign import run_campaign
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(720)
 BUILD = Path("build")
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_a_short_campaign_finds_nothing(seed):
     BUILD.mkdir(exist_ok=True)
-    result = run_campaign(seed, 15, limit=400, keep=BUILD)
+    result = run_campaign(seed, 15, limit=540, keep=BUILD)
     print(result.line)
     assert result.clean, result
     assert all(result.kills.values()), f"every kind of process is killed: {result.kills}"

@@ -21,6 +21,8 @@ from voxint.recordings.errors import AttemptFailed, ClaimLost
 from voxint.work.names import LANE_QUEUE
 from voxint.work.runner import work_once
 
+pytestmark = pytest.mark.timeout(400)  # real workers start slowly on a busy machine
+
 
 @pytest.fixture
 def bench(processes, database_url, redis_url, tmp_path):

@@ -17,6 +17,7 @@ from voxint.wiring import Parts
 from voxint.work.names import TICK_QUEUE
 from voxint.work.publish import SHORTEST_GAP, Publisher
 
+pytestmark = pytest.mark.timeout(400)  # real workers start slowly on a busy machine
 ASKING_SECONDS = 3
 LOOKING_SECONDS = 10
 LEFT_OVER_SECONDS = 5
@@ -51,7 +52,7 @@ def logs(bench):
 def start(bench, eventually, workers, **more):
     for n in range(workers):
         bench.gpu_phase(name=f"gpu-phase-{n}", **more)
-    eventually(lambda: all("ready." in log.read_text() for log in logs(bench)), 60)
+    eventually(lambda: all("ready." in log.read_text() for log in logs(bench)), 120)
 
 
 def everybody_asks(bench, per_thread):
@@ -97,7 +98,7 @@ def test_one_chain_whoever_asks_and_however_often(bench, eventually):
     after = ticks(bench)
     made, looked = after - before, time.monotonic() - looked_at
     assert made <= IN_ONE_CHAIN + (looked - LOOKING_SECONDS), "a second chain"
-    eventually(lambda: ticks(bench) > after, 30, "the chain has ended")
+    eventually(lambda: ticks(bench) > after, 90, "the chain has ended")
 
 
 def test_the_twin_without_tokens_makes_chains_without_number(bench, eventually):
@@ -105,9 +106,9 @@ def test_the_twin_without_tokens_makes_chains_without_number(bench, eventually):
     start(bench, eventually, 1, WITHOUT_TOKENS="1")
     for _ in range(12):
         bench.parts.publisher._send("voxint.gpu_phase_tick", {"token": "any", "quiet": 0}, TICK_QUEUE)
-    eventually(lambda: ticks(bench) > 12, 30)
+    eventually(lambda: ticks(bench) > 12, 120)
     before = ticks(bench)
-    eventually(lambda: ticks(bench) - before > 2 * IN_ONE_CHAIN, 4 * LOOKING_SECONDS, "nothing to be found")
+    eventually(lambda: ticks(bench) - before > 2 * IN_ONE_CHAIN, 12 * LOOKING_SECONDS, "nothing to be found")
 
 
 def test_a_random_life_of_wake_ups_never_has_two_outstanding(bench):

@@ -20,6 +20,8 @@ from voxint.settings import load_settings
 from voxint.work.app import make_app
 from voxint.work.names import LANE_QUEUE, TICK_QUEUE, TICK_TASK, WORK_TASK
 
+pytestmark = pytest.mark.timeout(400)  # real workers start slowly on a busy machine
+
 
 @pytest.fixture
 def bench(processes, database_url, redis_url, tmp_path):
