@@ -21,6 +21,7 @@ import time
 import wave
 from collections import Counter
 from dataclasses import asdict, dataclass, field
+from datetime import timedelta
 from pathlib import Path
 
 import psutil
@@ -29,7 +30,7 @@ from sqlalchemy import text
 from stack import ANSWER_SECONDS, HEARTBEAT_LIMIT, SERVICES, START_SECONDS, STOP_SECONDS, Stack
 
 from voxint.gpu_phase import lanes
-from voxint.gpu_phase.model import Lane, RequestKind
+from voxint.gpu_phase.model import Lane, Phase, RequestKind
 from voxint.recordings.media import decoder
 from voxint.recordings.media.facts import MediaFacts
 
@@ -59,6 +60,9 @@ TROUBLE = (
 REQUESTS = ("audio-now", "release")
 LONGEST_CLOSED = round(2 * (START_SECONDS + STOP_SECONDS) + max(ANSWER_SECONDS.values()) + HEARTBEAT_LIMIT + 90, 1)
 """Seconds for which no lane may be open: the services' own times, the heartbeat limit, and 90 s."""
+
+ERROR_IS_LOOKED_AFTER = timedelta(seconds=45)
+"""After this time in `error` the operator asks for the release: three failures in a row make the wait two minutes."""
 
 LOOKS = """
     CREATE TABLE chaos_look (id bigint GENERATED ALWAYS AS IDENTITY, what text, ref bigint, phase text);
@@ -244,6 +248,7 @@ class Campaign:
             chosen = next((kind for kind in wanted if self._do(kind)), None)
             if chosen is not None:
                 wanted.remove(chosen)
+            self._look_after_error()
             if time.monotonic() - last_request > 9:
                 last_request = time.monotonic()
                 self._request()
@@ -343,6 +348,16 @@ class Campaign:
             self.stack.parts.phase_store.record_request(kind, "chaos")
             self.result.requests += 1
 
+    def _look_after_error(self) -> None:
+        """What the alert tells an operator to do: where the hand-back has failed and waits for long, ask for it."""
+        with contextlib.suppress(Exception):  # the database may be down at this moment
+            loaded = self.stack.parts.phase_store.load()
+            state = loaded.stored.state if loaded.stored else None
+            waits = state is not None and state.phase is Phase.ERROR and state.age(loaded.now) > ERROR_IS_LOOKED_AFTER
+            if waits and (loaded.request is None or loaded.request.kind is not RequestKind.RELEASE):
+                self.stack.parts.phase_store.record_request(RequestKind.RELEASE, "chaos, as the alert says")
+                self.result.requests += 1
+
     def _redis(self) -> redis.Redis:
         return redis.Redis.from_url(self.stack.valkey.url, socket_timeout=2)
 
@@ -368,6 +383,7 @@ class Campaign:
 
     def _wait(self, until: float) -> None:
         while time.monotonic() < until:
+            self._look_after_error()
             with contextlib.suppress(Exception):
                 if self._settled():
                     self.result.open_at_the_end = True

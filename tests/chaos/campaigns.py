@@ -14,7 +14,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from campaign import KILLED, LONGEST_CLOSED, REQUESTS, TROUBLE
+from campaign import ERROR_IS_LOOKED_AFTER, KILLED, LONGEST_CLOSED, REQUESTS, TROUBLE
 from stack import ANSWER_SECONDS, SERVICES, SHORTENED, START_SECONDS, STOP_SECONDS, WORKERS
 
 from voxint.settings import Settings
@@ -40,7 +40,7 @@ At times that the seed sets, until most of the work is done, one of these happen
 
 - killed with `kill -9`, started again after up to 1.5 s: {killed};
 - {trouble};
-- an operator asks for {requests}.
+- an operator asks for {requests}; where `error` has lasted for {looked_after:g} s, for the release, as the alert says.
 
 Afterwards a campaign is *clean* where every recording is done, no stage was done twice, no stage began outside its
 lane, the two sides were never on the card together (looked at every 30 ms), every request was answered, a lane is open,
@@ -88,6 +88,7 @@ def head(found: list[dict]) -> str:
         trouble=listed(TROUBLE),
         requests=" or ".join(f"`{word}`" for word in REQUESTS),
         closed=LONGEST_CLOSED,
+        looked_after=ERROR_IS_LOOKED_AFTER.total_seconds(),
         settings=settings_table(),
         limit=" or ".join(f"{limit:g} s" for limit in limits),
     )
