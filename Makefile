@@ -81,6 +81,14 @@ long: setup ## a recording of an hour through the whole pipeline, with the memor
 bench-window: setup ## how busy whisper is in an audio window, on stand-ins of 6, 4 and 1 s (SCALE=1; two minutes)
 	@$(PY) benchmarks/audio_window.py --scale $(SCALE)
 
+test-browser: setup-dev ## the console in a real Chromium, over the real stack (BROWSER_TESTS=if-possible: not where there can be no Chromium)
+	@scripts/browser.sh; found=$$?; \
+	if [ $$found = 3 ] && [ "$(BROWSER_TESTS)" = if-possible ]; then echo "test-browser: NOT RUN, see above"; exit 0; fi; \
+	[ $$found = 0 ] && timeout 1800 $(PY) -m pytest tests/browser -p no:randomly
+
+screenshots: setup-dev ## docs/images: each page in both schemes and at a phone's width
+	@scripts/browser.sh && $(PY) scripts/screenshots.py
+
 check: setup-dev ## format, lint, types, import rules, lock
 	@.venv/bin/ruff format --check .
 	@.venv/bin/ruff check .
