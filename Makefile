@@ -84,7 +84,7 @@ bench-window: setup ## how busy whisper is in an audio window, on stand-ins of 6
 test-browser: setup-dev ## the console in a real Chromium, over the real stack (BROWSER_TESTS=if-possible: not where there can be no Chromium)
 	@scripts/browser.sh; found=$$?; \
 	if [ $$found = 3 ] && [ "$(BROWSER_TESTS)" = if-possible ]; then echo "test-browser: NOT RUN, see above"; exit 0; fi; \
-	[ $$found = 0 ] && timeout 1800 $(PY) -m pytest tests/browser -p no:randomly
+	[ $$found = 0 ] && timeout 1800 $(PY) -m pytest tests/browser -p no:randomly -o timeout=900
 
 screenshots: setup-dev ## docs/images: each page in both schemes and at a phone's width
 	@scripts/browser.sh && $(PY) scripts/screenshots.py

@@ -6,8 +6,6 @@ import made_day
 import pytest
 from chromium import DESKTOP, MadeConsole, chromium, path, sign_in
 
-pytestmark = pytest.mark.timeout(600)
-
 
 @pytest.fixture(scope="session")
 def browser():
