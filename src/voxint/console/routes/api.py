@@ -40,6 +40,9 @@ Code = Annotated[str | None, Query(pattern=r"^[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})?$
 Speakers = r"^[0-9]{1,2}(-[0-9]{1,2})?$"
 
 
+BEARER = HTTPBearer(auto_error=False, description="API_TOKEN")
+
+
 class ErrorAnswer(BaseModel):
     """Why something was not done."""
 
@@ -101,9 +104,8 @@ def make_api(console: Console) -> FastAPI:
 
 def _routes(console: Console) -> APIRouter:
     parts = console.parts
-    bearer = HTTPBearer(auto_error=False, description="API_TOKEN")
 
-    def known(request: Request, _given: Annotated[object, Security(bearer)]) -> None:
+    def known(request: Request, _given: Annotated[object, Security(BEARER)]) -> None:
         _check(console, request)
 
     refusals: dict[int | str, dict[str, Any]] = {
