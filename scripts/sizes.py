@@ -19,7 +19,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 BUDGETS = {
     "voxint.access": 300,
-    "voxint.alerts": 200,
+    "voxint.alerts": 260,
     "voxint.cli": 2000,
     "voxint.console": 3000,
     "voxint.db": 700,
