@@ -6,6 +6,8 @@ have left it.
 
 from __future__ import annotations
 
+import functools
+import io
 import json
 import wave
 from datetime import timedelta
@@ -79,6 +81,7 @@ def event(at, before, after, cause, seconds):
 def made_recordings(engine, media_root):
     """Recordings in every state; gives the number of the one with a transcript and a sound."""
     chosen = None
+    sample(), sound_seconds()  # before the transaction: a busy machine takes its time
     with engine.begin() as connection:
         now = clock.read(connection)
         for place, (title, status, seconds) in enumerate(TITLES):
@@ -140,9 +143,25 @@ def spoken():
     return [(who, words) for who, words in pairs]
 
 
+@functools.cache
 def sound_seconds():
     with av.open(str(SPEECH / "museum.ogg")) as file:
         return float(file.duration / av.time_base)
+
+
+@functools.cache
+def sample():
+    """The sample as 16 kHz WAV."""
+    whole = io.BytesIO()
+    with av.open(str(SPEECH / "museum.ogg")) as source, wave.open(whole, "wb") as out:
+        out.setnchannels(1)
+        out.setsampwidth(2)
+        out.setframerate(16_000)
+        resampler = av.AudioResampler(format="s16", layout="mono", rate=16_000)
+        for frame in source.decode(audio=0):
+            for piece in resampler.resample(frame):
+                out.writeframes(piece.to_ndarray().tobytes())
+    return whole.getvalue()
 
 
 def transcript(run_id):
@@ -196,14 +215,7 @@ def _voices(connection, run_id):
 def _sound(connection, run_id, media_root):
     folder = media_root / "runs" / f"{run_id}-made"
     folder.mkdir(parents=True, exist_ok=True)
-    with av.open(str(SPEECH / "museum.ogg")) as source, wave.open(str(folder / "audio.wav"), "wb") as out:
-        out.setnchannels(1)
-        out.setsampwidth(2)
-        out.setframerate(16_000)
-        resampler = av.AudioResampler(format="s16", layout="mono", rate=16_000)
-        for frame in source.decode(audio=0):
-            for piece in resampler.resample(frame):
-                out.writeframes(piece.to_ndarray().tobytes())
+    (folder / "audio.wav").write_bytes(sample())
     _result(connection, run_id, "prepare", {"file": "audio.wav"})
 
 

@@ -170,7 +170,7 @@ class Console:
         path = keep(taken)
         shown = title_of(taken.name.replace("\\", "/").rpartition("/")[2], "the file")
         try:
-            given = {**fields, "title": fields.get("title", "").strip() or title}
+            given = {**fields, "title": fields.get("title", "").strip() or title or "recording"}
             run = self._queued(path, path.name, shown, given, uploaded=True)
         except BaseException:
             path.unlink(missing_ok=True)

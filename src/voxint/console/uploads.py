@@ -309,7 +309,7 @@ def title_in(name: str) -> str:
     """What a file's name says of a recording: without folders, of whatever system, and without its ending."""
     last = name.replace("\\", "/").rpartition("/")[2]
     stem, dot, _ending = last.rpartition(".")
-    return stem if dot and stem else last.strip(".")
+    return (stem if dot and stem else last).strip(".")
 
 
 def bytes_words(size: int) -> str:
