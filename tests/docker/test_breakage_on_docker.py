@@ -27,7 +27,6 @@ def test_up_and_recreate_in_the_middle_lose_nothing(stack):
     stack.settle()
 
 
-@pytest.mark.quick
 def test_the_engine_restarted_in_the_middle(stack):
     if not stack.engine.own:
         pytest.skip("this engine is not ours to restart")
