@@ -65,7 +65,7 @@ def line(parts):
 
 
 def test_the_sharing_line_turns_when_docker_or_the_broker_cannot_be_asked_and_back(
-    parts_with, engine, engine_socket, broker, monkeypatch, tmp_path, database_url, redis_url, capsys
+    parts_with, engine, engine_socket, broker, monkeypatch, tmp_path, database_url, redis_url, capsys, eventually
 ):
     """The post lane is open all the while: nothing else would say that no recording will ever begin."""
     wanted = {"SERVICE_CONTROL": "docker", "LLM_ENABLED": "false", "GPU_PHASE_MIN_DWELL_SECONDS": "3600"}
@@ -81,7 +81,8 @@ def test_the_sharing_line_turns_when_docker_or_the_broker_cannot_be_asked_and_ba
     assert look(parts.phase_store, parts.settings).post_lane.open
 
     engine_socket.serve()
-    tick(parts.machine)
+    # A busy machine may let the engine's or the broker's limit pass: then the next tick looks again.
+    eventually(lambda: tick(parts.machine) and line(parts)[0] is Severity.OK, 60)
     assert line(parts) == (Severity.OK, "llm: the language model has the GPU")
 
     away = parts_with(**wanted, **leases(CLOSED))
@@ -106,8 +107,11 @@ def test_the_sharing_line_turns_when_docker_or_the_broker_cannot_be_asked_and_ba
     tick(away.machine)
     assert look(away.phase_store, away.settings).phase is Phase.LLM
 
-    tick(parts.machine)
-    assert look(parts.phase_store, parts.settings).phase is Phase.DRAINING_POST, "audio-now was kept, and is acted on"
+    eventually(
+        lambda: tick(parts.machine) and look(parts.phase_store, parts.settings).phase is Phase.DRAINING_POST,
+        60,
+        "audio-now was kept, and is acted on",
+    )
     assert line(parts)[0] is Severity.OK
 
 
