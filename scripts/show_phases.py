@@ -55,7 +55,7 @@ class Shown:
             return
         phase = name.split(",", maxsplit=1)[0]
         commands = (("gpu-phase", "status"), ("doctor",))
-        status, doctor = self._pool.map(lambda command: self._run.voxint(*command, **environ), commands)
+        status, doctor = self._pool.map(lambda command: self._run.at_once(*command, **environ), commands)
         sharing = next((line for line in doctor.stdout.splitlines() if line[7:].startswith("gpu sharing")), "")
         in_error = phase == "error" and "could not be handed back" in sharing
         if f"phase:         {phase} - " not in status.stdout or not (f"{phase}:" in sharing or in_error or environ):
