@@ -153,6 +153,8 @@ def test_an_image_whose_digest_nobody_could_read_stays_at_an_exact_version_and_i
     assert problems(compose, drawn_order, [floating_row])
 
 
+PASSWORD = {"CONSOLE_PASSWORD": "a password for tests alone"}
+"""The one thing that the files ask of everybody."""
 FILES = ("compose.yaml", "compose.gpu.yaml", "compose.gpu-phase.yaml", "compose.service-controls.yaml")
 
 
@@ -160,11 +162,11 @@ def test_the_repository_s_own_files_run_the_images_as_checked():
     from compose_render import render
 
     for count in range(2, len(FILES) + 1):
-        compose = render(FILES[:count])
+        compose = render(FILES[:count], PASSWORD)
         assert problems(compose, drawn_order) == []
         gpu = {name for name, service in compose["services"].items() if reserves_gpu(service)}
         assert gpu == {"whisper", "pyannote", "titanet", "speaches"}
-    assert problems(render(["compose.yaml", "compose.cpu.yaml"]), drawn_order) == []
+    assert problems(render(["compose.yaml", "compose.cpu.yaml"], PASSWORD), drawn_order) == []
 
 
 @pytest.mark.parametrize(
@@ -190,7 +192,7 @@ def test_and_a_change_of_them_trips_it(monkeypatch, old, new, says):
         return yaml.safe_load(text.replace(old, new))
 
     monkeypatch.setattr(compose_render, "load", changed_load)
-    found = problems(compose_render.render(["compose.yaml", "compose.gpu.yaml"]), drawn_order)
+    found = problems(compose_render.render(["compose.yaml", "compose.gpu.yaml"], PASSWORD), drawn_order)
     assert len(found) == 1
     assert says in found[0]
 
