@@ -3,6 +3,8 @@ PY := .venv/bin/python
 AUDIO ?=
 # Tests wait for processes more than they compute: more of them at once than there are processors.
 JOBS ?= 4
+# Seconds after which the tests' database cuts who idles in a transaction. 2 on a quiet machine; one that is busy stalls for longer.
+export IDLE_SECONDS ?= 10
 SEED ?= 7
 RECORDINGS ?= 200
 MINUTES ?= 60
