@@ -416,6 +416,18 @@ def test_an_end_gives_the_segments_that_waited_behind_it_a_fresh_grace(desk):
     assert fresh() == [True, False, False]
 
 
+def test_an_end_waits_for_no_segment_that_another_has_in_his_hands(desk):
+    """Two that end at the same moment, each with a row of the other's list in hand, would wait for ever: a deadlock."""
+    claim = desk.running("transcribe")
+    taken, free = desk.add("transcribe", begun=True)[1], desk.add("diarize_embed", begun=True)[1]
+    desk.write("UPDATE work_item SET waiting_since = :early WHERE state = 'queued'", early=NOON - timedelta(seconds=30))
+    with held_transaction(desk.engine) as connection:
+        connection.execute(text("SELECT 1 FROM work_item WHERE id = :id FOR UPDATE"), {"id": taken})
+        assert desk.gate.complete(claim, {}), "it would stand here until the other lets go"
+        assert desk.item(free)["waiting_since"] == NOON
+        assert desk.item(taken)["waiting_since"] == NOON - timedelta(seconds=30)
+
+
 def test_a_failure_for_good_gives_them_one_too_and_a_passing_one_does_not(desk):
     fresh = waiting(desk)
     assert desk.gate.fail(desk.running("prepare"), "prepare: it broke")

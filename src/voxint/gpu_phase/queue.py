@@ -207,9 +207,16 @@ def end_execution(connection: Connection, token: str, outcome: str, detail: str 
 
 
 def touch_segments(connection: Connection, lane: Lane, now: datetime) -> None:
-    """Something in the lane ended: begun segments that waited for their turn behind it get a fresh grace."""
+    """Something in the lane ended: begun segments that waited for their turn behind it get a fresh grace.
+
+    What another transaction has in its hands is passed over: it is being claimed, or touched already. To wait for it, with
+    rows of one's own in hand, is how two that end at the same moment would stand in each other's way for ever.
+    """
     connection.execute(
-        text("UPDATE work_item SET waiting_since = :now WHERE lane = :lane AND state = 'queued' AND begun"),
+        text(
+            "UPDATE work_item SET waiting_since = :now WHERE id IN (SELECT id FROM work_item"
+            " WHERE lane = :lane AND state = 'queued' AND begun FOR UPDATE SKIP LOCKED)"
+        ),
         {"lane": lane.value, "now": now},
     )
 
