@@ -143,7 +143,7 @@ def test_commands_stop_and_start(tmp_path, commands):
 def test_a_command_that_fails_is_told_with_its_words(tmp_path, commands):
     _, config = commands
     lm = adapter(tmp_path, **config)
-    with pytest.raises(ServiceError, match="FileNotFoundError"):
+    with pytest.raises(ServiceError, match="exit status 1: Traceback"):
         lm.stop(lm.levels()[0])
     config["start"] = ["/no/such/program"]
     with pytest.raises(ServiceError, match="cannot run /no/such/program: No such file"):
