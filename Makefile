@@ -41,8 +41,8 @@ mutants: setup-dev ## change one thing at a time in the turn-taking: a test must
 chaos: setup-dev ## a campaign of kills on the whole product (SEED=7 RECORDINGS=200)
 	@PYTHONPATH=tests/support $(PY) tests/chaos/campaign.py --seed $(SEED) --recordings $(RECORDINGS)
 
-campaigns: setup-dev ## the campaigns of 20 seeds that have no result yet, and docs/reference/chaos.md (ANEW=--anew: all; an hour)
-	@PYTHONPATH=tests/support $(PY) tests/chaos/campaigns.py run $(ANEW)
+campaigns: setup-dev ## the campaigns of 20 seeds that have no result yet, BESIDE=2 at a time, and docs/reference/chaos.md (ANEW=--anew: all; 40 minutes)
+	@PYTHONPATH=tests/support $(PY) tests/chaos/campaigns.py run $(ANEW) --beside $(or $(BESIDE),2)
 
 test-no-wake-ups: setup-dev ## the integration tests once more with the periodic tick alone: nothing may rest on a wake-up
 	@GPU_PHASE_FOLLOW_UP_SECONDS=0 $(PY) -m pytest tests/integration -n $(JOBS) --dist worksteal --timeout 900

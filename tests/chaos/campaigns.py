@@ -12,6 +12,7 @@ import json
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from campaign import ERROR_IS_LOOKED_AFTER, KILLED, LONGEST_CLOSED, REQUESTS, TROUBLE
@@ -174,12 +175,27 @@ def read_results() -> list[dict]:
     return [json.loads(file.read_text(encoding="utf-8")) for file in files if file.exists()]
 
 
-def run_missing() -> None:
-    """The campaigns that have no result yet, each in a process of its own."""
-    for seed in SEEDS:
-        if not (RESULTS / f"chaos-{seed}.json").exists():
-            words = ["--seed", str(seed), "--recordings", str(RECORDINGS), "--out", str(RESULTS)]
-            subprocess.run([sys.executable, str(Path(__file__).parent / "campaign.py"), *words], check=False)
+def run_missing(beside: int) -> None:
+    """The campaigns that have no result yet, each in a process of its own, so many of them at a time."""
+    seeds = [seed for seed in SEEDS if not (RESULTS / f"chaos-{seed}.json").exists()]
+    with ThreadPoolExecutor(beside) as pool:
+        for _ in pool.map(run_one, seeds):
+            pass
+
+
+def run_one(seed: int) -> None:
+    """One campaign: what it prints goes to a file beside its result, its last line to the terminal."""
+    words = ["--seed", str(seed), "--recordings", str(RECORDINGS), "--out", str(RESULTS)]
+    with (RESULTS / f"chaos-{seed}.log").open("w", encoding="utf-8") as output:
+        subprocess.run(
+            [sys.executable, str(Path(__file__).parent / "campaign.py"), *words],
+            check=False,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+    lines = (RESULTS / f"chaos-{seed}.log").read_text(encoding="utf-8").splitlines()
+    found = [line for line in lines if line.startswith("found: ")]
+    print("\n".join([*found, *lines[-1:]]), flush=True)
 
 
 def main() -> int:
@@ -187,12 +203,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["run", "page"])
     parser.add_argument("--anew", action="store_true", help="throw the results away that are there")
+    parser.add_argument(
+        "--beside", type=int, default=2, help="so many campaigns at a time (a campaign computes little)"
+    )
     arguments = parser.parse_args()
     if arguments.anew:
         shutil.rmtree(RESULTS, ignore_errors=True)
     RESULTS.mkdir(parents=True, exist_ok=True)
     if arguments.what == "run":
-        run_missing()
+        run_missing(arguments.beside)
     found = read_results()
     if not found:
         print("no results in build/campaigns: make campaigns", file=sys.stderr)
