@@ -122,10 +122,10 @@ class Memory(threading.Thread):
         self.join()
 
 
-def until_done(parts: Parts, session: Session, run_id: int, limit: float) -> RunDetail:
-    """Wait for the end of the run; prints what it is at."""
+def until_done(parts: Parts, session: Session, run_id: int, limit: float, memory: Memory) -> RunDetail:
+    """Wait for the end of the run; prints what it is at, and with each stage the largest memory of each process."""
     end = time.monotonic() + limit
-    told: object = None
+    told: tuple[object, ...] | None = None
     while time.monotonic() < end:
         session.check()
         detail = parts.run_store.show(run_id)
@@ -135,6 +135,8 @@ def until_done(parts: Parts, session: Session, run_id: int, limit: float) -> Run
             return detail
         share = detail.run.progress
         now = (detail.run.stage, detail.run.status, None if share is None else round(share, 1))
+        if told is None or now[0] != told[0]:
+            print("  MiB so far:", {name: round(size / 2**20) for name, size in sorted(memory.rss.items())}, flush=True)
         if now != told:
             print(
                 f"  {time.strftime('%H:%M:%S')}  {now[0]} {now[1]} {'' if share is None else f'{share:.0%}'}",
@@ -196,7 +198,7 @@ def main() -> int:
         made = session.up()
         run = made.run_store.add(source, title="long")
         made.publisher.wake_phase()
-        detail = until_done(made, session, run.id, chosen.limit_seconds)
+        detail = until_done(made, session, run.id, chosen.limit_seconds, memory)
         seconds = time.monotonic() - began
         final = made.run_store.results(run.id).get("finalize")
         memory.end()

@@ -59,7 +59,7 @@ class PyannoteAudio:
             if cancel is not None:
                 cancel.check()
 
-        given = {"waveform": self._torch.from_numpy(samples[None].copy()), "sample_rate": RATE}
+        given = {"waveform": self._torch.from_numpy(samples[None]), "sample_rate": RATE}
         found = self._pipeline(given, hook=hook, **limits)
         # From version 4 on the answer holds the annotation beside others.
         annotation = getattr(found, "speaker_diarization", found)

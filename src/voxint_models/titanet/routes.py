@@ -8,7 +8,7 @@ from fastapi import APIRouter, File, Form, Request, UploadFile
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 from starlette.responses import JSONResponse, Response
 
-from voxint_models.audio import RATE, Samples, decode
+from voxint_models.audio import RATE, Samples, Whole, as_samples, whole
 from voxint_models.serving.errors import BadRequestError
 from voxint_models.titanet.embedder import Embedder, why_not
 
@@ -43,11 +43,11 @@ def routes(service: Service[Embedder]) -> APIRouter:
         wanted = _read(windows)
 
         def work(engine: Embedder, cancel: Cancel) -> dict[str, Any]:
-            samples = decode(file.file, service.options.audio_seconds)
+            recording = whole(file.file, service.options.audio_seconds)
             found = []
             for window in wanted:
                 cancel.check()
-                found.append(_one(engine, cut(samples, window)))
+                found.append(_one(engine, as_samples(cut(recording, window))))
             return {"model": engine.model, "dimension": engine.dimension, "embeddings": found}
 
         return JSONResponse(await service.infer(request, "embed", work))
@@ -55,7 +55,7 @@ def routes(service: Service[Embedder]) -> APIRouter:
     return router
 
 
-def cut(samples: Samples, window: Window) -> Samples:
+def cut(samples: Whole, window: Window) -> Whole:
     """The window's samples, as far as the recording goes; of a very long one its middle."""
     start, end = window.start, min(window.end, len(samples) / RATE)
     if end - start > LONGEST_SECONDS:

@@ -109,7 +109,7 @@ class VoiceEncoder:
 
 def raised(samples: Samples) -> Samples:
     """The samples, made louder where they are quieter than -30 dB of full scale, as in the encoder's training."""
-    level = 20 * np.log10(np.sqrt(np.mean(np.square(samples))) + 1e-9) if len(samples) else 0.0
+    level = 20 * np.log10(np.sqrt(np.dot(samples, samples) / len(samples)) + 1e-9) if len(samples) else 0.0
     return np.asarray(samples * np.float32(10 ** (max(0.0, _LOUDNESS_DB - level) / 20)), np.float32)
 
 

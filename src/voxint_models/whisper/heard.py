@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Protocol
 from voxint_models.serving.service import Cancel, Engine
 
 if TYPE_CHECKING:
-    from voxint_models.audio import Samples
+    from collections.abc import Iterable
+
+    from voxint_models.audio import Whole
 
 
 @dataclass(frozen=True)
@@ -65,5 +67,5 @@ class Wish:
 class Recognizer(Engine, Protocol):
     """An engine that turns speech into text."""
 
-    def hear(self, samples: Samples, wish: Wish, cancel: Cancel) -> Heard:
-        """Raises BadRequestError where the wish cannot be met, CancelledError when nobody waits any more."""
+    def hear(self, parts: Iterable[Whole], wish: Wish, cancel: Cancel) -> Heard:
+        """Transcribe a recording that comes in small parts. Raises BadRequestError where the wish cannot be met, CancelledError when nobody waits any more."""

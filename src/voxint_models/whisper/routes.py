@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from fastapi import APIRouter, File, Form, Request, UploadFile
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
-from voxint_models.audio import decode
+from voxint_models.audio import parts
 from voxint_models.whisper.heard import Heard, Recognizer, Segment, Wish
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def routes(service: Service[Recognizer]) -> APIRouter:
         )
 
         def work(engine: Recognizer, cancel: Cancel) -> Heard:
-            return engine.hear(decode(file.file, service.options.audio_seconds), wish, cancel)
+            return engine.hear(parts(file.file, service.options.audio_seconds), wish, cancel)
 
         heard = await service.infer(request, "transcribe", work)
         return _answer(heard, response_format, kinds, service.engine.model)
