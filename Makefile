@@ -50,6 +50,9 @@ test-no-wake-ups: setup-dev ## the integration tests once more with the periodic
 test-chaos: setup-dev ## three short campaigns, and the two that must find what was broken on purpose
 	@$(PY) -m pytest tests/chaos -n 3
 
+test-two-hosts: setup-dev ## workers on two hosts, in network namespaces; a wire is cut (three minutes; root, or user namespaces)
+	@$(PY) -m pytest tests/two_hosts -p no:randomly
+
 crash: setup-dev ## the broker killed once at every point of its work, and restarted (minutes)
 	@$(PY) tests/support/broker_lives.py build/crash
 

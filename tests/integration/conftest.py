@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
-import subprocess
-import sys
 import time
-from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +13,7 @@ import psycopg
 import pytest
 import redis
 from shared_database import emptied_database
+from started_processes import Processes
 
 from voxint.db.engine import make_engine
 from voxint.db.migrate import upgrade
@@ -25,7 +22,7 @@ from voxint.standalone.postgres import EmbeddedPostgres
 from voxint.standalone.valkey import EmbeddedValkey
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator
 
     from sqlalchemy import Engine
 
@@ -134,53 +131,6 @@ def redis_url(valkey_server: EmbeddedValkey) -> str:
     with contextlib.closing(redis.Redis.from_url(valkey_server.url)) as client:
         client.flushall()
     return valkey_server.url
-
-
-@dataclass
-class Processes:
-    """Starts processes for a test, each with its own log; whatever still runs at the end is ended by its id."""
-
-    folder: Path
-    started: list[subprocess.Popen[bytes]] = field(default_factory=list)
-
-    def start(
-        self, argv: Sequence[str | Path], *, env: Mapping[str, str] | None = None, name: str = "process"
-    ) -> subprocess.Popen[bytes]:
-        """Start it in a session of its own; `python` as the first word is the interpreter of the tests."""
-        words = [str(word) for word in argv]
-        if words[0] == "python":
-            words[0] = sys.executable
-        with self.log(name).open("ab") as output:
-            process = subprocess.Popen(
-                words,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                env={**os.environ, **(env or {})},
-                start_new_session=True,
-            )
-        self.started.append(process)
-        return process
-
-    def log(self, name: str = "process") -> Path:
-        """The file that a process of that name writes to."""
-        return self.folder / f"{name}.log"
-
-    def end(self, process: subprocess.Popen[bytes], number: int = signal.SIGTERM, limit_seconds: float = 15) -> int:
-        """End it and its children: the given signal, then SIGKILL; gives its exit code."""
-        if process.poll() is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, number)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(limit_seconds)
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        return process.wait(10)
-
-    def end_all(self) -> None:
-        """End whatever still runs, the youngest first."""
-        for process in reversed(self.started):
-            self.end(process)
 
 
 @pytest.fixture

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +26,15 @@ class Bench:
     environ: dict
     parts: Parts
     stage_log: Path
+    through: tuple = ()
+    """Words before each command: what starts it on another host."""
+
+    def on(self, host):
+        """The same bench, whose processes start on a host of its own and write down their stages there."""
+        log = self.stage_log.with_name(f"stages-{host.name}.log")
+        return dataclasses.replace(
+            self, environ=self.environ | {"STAGE_LOG": str(log)}, stage_log=log, through=host.words
+        )
 
     def worker(self, concurrency=2, name="worker", **more):
         return self._start(["worker", str(concurrency)], name, more)
@@ -35,7 +46,7 @@ class Bench:
         return self._start(["beat", "1"], name, more)
 
     def _start(self, words, name, more):
-        return self.processes.start(["python", SCRIPT, *words], env=self.environ | more, name=name)
+        return self.processes.start([*self.through, sys.executable, SCRIPT, *words], env=self.environ | more, name=name)
 
     def add(self, title):
         with self.parts.engine.begin() as connection:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from typing import TYPE_CHECKING, Any
 
 from celery import Celery
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
 PUBLISH_TIMEOUT_SECONDS = 1.0
 """How long a publisher may wait for Redis: messages only wake workers up, and the database has the work."""
 
+GONE_SECONDS = 30
+"""After so long without an answer over a network Redis counts as gone, and a worker connects anew. Unix sockets ignore it."""
+
 
 def make_app(settings: Settings, *, publisher: bool = False) -> Celery:
     """An app bound to the settings' Redis.
@@ -24,7 +28,11 @@ def make_app(settings: Settings, *, publisher: bool = False) -> Celery:
         publisher: for one that only sends: it gives up on a silent Redis after a second.
     """
     app = Celery("voxint", broker=transport_url(settings.redis_url.get_secret_value()), set_as_current=not publisher)
-    options: dict[str, Any] = {"visibility_timeout": settings.visibility_timeout_seconds}
+    options: dict[str, Any] = {
+        "visibility_timeout": settings.visibility_timeout_seconds,
+        "socket_keepalive": True,
+        "socket_keepalive_options": _keepalive(),
+    }
     if publisher:
         options |= {
             "socket_timeout": PUBLISH_TIMEOUT_SECONDS,
@@ -55,6 +63,20 @@ def make_app(settings: Settings, *, publisher: bool = False) -> Celery:
         enable_utc=True,
     )
     return app
+
+
+def _keepalive() -> dict[int, int]:
+    """A worker only listens: without this it would wait for ever for a Redis whose host was switched off.
+
+    Other systems than Linux name and know fewer of these.
+    """
+    wanted = {
+        "TCP_KEEPIDLE": GONE_SECONDS // 2,
+        "TCP_KEEPINTVL": GONE_SECONDS // 6,
+        "TCP_KEEPCNT": 3,
+        "TCP_USER_TIMEOUT": GONE_SECONDS * 1000,
+    }
+    return {getattr(socket, name): value for name, value in wanted.items() if hasattr(socket, name)}
 
 
 def _queue(name: str) -> Queue:
