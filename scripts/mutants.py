@@ -75,7 +75,7 @@ class Left:
 
 
 GATE_TESTS = ("tests/integration/test_gate_and_store.py", "tests/integration/test_gate_rules.py")
-PARTS = (Part("pure", PURE, PURE_TESTS), Part("gate", ("gate",), GATE_TESTS, database=True))
+PARTS = (Part("pure", PURE, PURE_TESTS), Part("gate", ("gate", "door"), GATE_TESTS, database=True))
 
 
 def workspace(part: Part) -> Path:

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, timedelta
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import insert, select, text
+from sqlalchemy import insert, text
 from sqlalchemy.dialects import postgresql
 
 from voxint.db import clock
-from voxint.db.tables import GPU_PHASE, STAGE_EXECUTION, STAGE_RESULT, WORK_ITEM
+from voxint.db.tables import STAGE_RESULT, WORK_ITEM
 from voxint.gpu_phase import lanes, queue
+from voxint.gpu_phase.door import LOOK, LOOK_AND_LOCK, Door
 from voxint.gpu_phase.model import Lane
 from voxint.gpu_phase.store import stored_from
 
@@ -44,30 +45,6 @@ class Claim:
     lane: Lane
     attempt: int
     token: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Door:
-    """What may be claimed: anything, only segments that have begun, or nothing; and what is done ahead of the lane."""
-
-    any_work: bool
-    begun_work: bool
-    ahead: str | None = None
-    """Which of the stages that need no GPU may be claimed although the lane is closed, as a condition."""
-
-    @property
-    def conditions(self) -> list[str]:
-        """What is tried, in this order: segments that have begun, those that have not, what needs no GPU."""
-        # In an open lane a begun segment needs no grace: it is only first in the queue.
-        begun = f"{'state = ' + _QUEUED + ' AND begun' if self.any_work else queue.SEGMENT} AND {_NOT_AHEAD}"
-        found = [begun] if self.begun_work else []
-        if self.any_work:
-            found.append(f"state = {_QUEUED} AND NOT begun AND {_NOT_AHEAD}")
-        return [*found, self.ahead] if self.ahead else found
-
-
-_QUEUED = "'queued'"
-_NOT_AHEAD = "NOT kind = ANY(:ahead)"
 
 
 class Gate:
@@ -104,81 +81,56 @@ class Gate:
         self._ahead = sorted(stages.ahead)
 
     def claim(self, lane: Lane) -> Claim | None:
-        """Take the next piece of work of a lane. None when the lane is closed, or nothing can be taken."""
-        with self._engine.begin() as connection:
-            now = clock.read(connection)
-            door = self._door(connection, lane, now)
-            row = self._next(connection, lane, now, door)
-            if row is None:
-                return None
-            return self._mark(connection, row, lane, now)
+        """Take the next piece of work of a lane. None when the lane is closed, or nothing can be taken.
 
-    def _door(self, connection: Connection, lane: Lane, now: datetime) -> _Door:
+        Two statements: the first locks the phase row and looks, the second takes. Each is a way to the server and back.
+        """
+        with self._engine.begin() as connection:
+            door = self._door(connection, lane)
+            if not door.conditions:
+                return None
+            values = self._values(lane, door) | {
+                "token": secrets.token_hex(8),
+                "worker": self._worker,
+                "stages": [name for name, _ in self._stages.stages],
+            }
+            row = connection.execute(text(door.take), values).one_or_none()
+            return None if row is None else Claim(row.id, row.run_id, row.kind, lane, row.attempts, row.claim_token)
+
+    def _door(self, connection: Connection, lane: Lane) -> Door:
+        seen = self._look(connection)
+        now = seen.now.astimezone(UTC)
         if not self._policy.enabled:
             opened, going_on = True, True
         else:
-            row = connection.execute(select(GPU_PHASE).with_for_update(read=True)).one_or_none()
-            state = stored_from(row).state if row is not None else None
+            state = stored_from(seen).state if seen.phase is not None else None
             opened = lanes.is_open(lane, state, now, self._policy)
             going_on = opened or lanes.goes_on(lane, state, now)
-        paused = lane is Lane.GPU and _paused(connection)
+        paused = lane is Lane.GPU and seen.paused
         ahead = None
         if lane is Lane.GPU and self._stages.ahead:
             # What has begun goes on in a paused queue, here as in the lane itself.
             ahead = "state = 'queued' AND kind = ANY(:ahead)" + (" AND begun" if paused else "")
-        return _Door(opened and not paused, going_on, ahead)
+        running = seen.running or {}
+        full = tuple(kind for kind, most in self._capacity.items() if running.get(kind, 0) >= most)
+        return Door(now, full, opened and not paused, going_on, ahead)
 
-    def _next(self, connection: Connection, lane: Lane, now: datetime, door: _Door) -> Row[Any] | None:
-        full = self._full(connection) if door.conditions else []
-        for condition in door.conditions:
-            row = connection.execute(
-                text(
-                    f"SELECT id, run_id, kind, attempts FROM work_item WHERE lane = :lane AND {condition}"  # noqa: S608
-                    " AND (not_before IS NULL OR not_before <= :now) AND NOT kind = ANY(:full)"
-                    " ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED"
-                ),
-                {"lane": lane.value, "now": now, "grace": self._grace, "full": full, "ahead": self._ahead},
-            ).one_or_none()
+    def _look(self, connection: Connection) -> Row[Any]:
+        """The moment, the phase row, the pause, and what runs. The row is share-locked where it decides anything."""
+        if self._policy.enabled:
+            row = connection.execute(LOOK_AND_LOCK).one_or_none()
             if row is not None:
                 return row
-        return None
+        return connection.execute(LOOK).one()
 
-    def _full(self, connection: Connection) -> list[str]:
-        """The kinds of which as many run as their service can take."""
-        if not self._capacity:
-            return []
-        rows = connection.execute(
-            text("SELECT kind, count(*) AS running FROM work_item WHERE state = 'running' GROUP BY kind")
-        ).all()
-        return [row.kind for row in rows if row.running >= self._capacity.get(row.kind, row.running + 1)]
-
-    def _mark(self, connection: Connection, row: Row[Any], lane: Lane, now: datetime) -> Claim:
-        claim = Claim(row.id, row.run_id, row.kind, lane, row.attempts + 1, secrets.token_hex(8))
-        connection.execute(
-            text(
-                "UPDATE work_item SET state = 'running', begun = true, attempts = :attempt, claim_token = :token,"
-                " claimed_by = :worker, claimed_at = :now, heartbeat_at = :now, progress = NULL, error = NULL"
-                " WHERE id = :id"
-            ),
-            {"id": row.id, "attempt": claim.attempt, "token": claim.token, "worker": self._worker, "now": now},
-        )
-        if self._stages.is_stage(row.kind):
-            connection.execute(
-                text("UPDATE run SET status = 'running', stage = :kind, error = NULL WHERE id = :run_id"),
-                {"kind": row.kind, "run_id": row.run_id},
-            )
-        connection.execute(
-            insert(STAGE_EXECUTION).values(
-                work_item_id=row.id,
-                run_id=row.run_id,
-                kind=row.kind,
-                attempt=claim.attempt,
-                claim_token=claim.token,
-                worker=self._worker,
-                started_at=now,
-            )
-        )
-        return claim
+    def _values(self, lane: Lane, door: Door) -> dict[str, Any]:
+        return {
+            "lane": lane.value,
+            "now": door.now,
+            "grace": self._grace,
+            "full": list(door.full),
+            "ahead": self._ahead,
+        }
 
     def beat(self, claim: Claim, progress: float | None = None) -> bool:
         """Say that the work lives. False when the claim is lost: stop, and write nothing."""
@@ -271,27 +223,24 @@ class Gate:
         Work that waits after a failed attempt, or a "not now", comes up by itself; a closed lane does not.
         """
         with self._engine.connect() as connection, connection.begin() as transaction:
-            now = clock.read(connection)
-            door = self._door(connection, lane, now)
-            found = self._next(connection, lane, now, door) is not None
-            wait = timedelta(0) if found else self._earliest(connection, lane, now, door)
+            door = self._door(connection, lane)
+            found = bool(door.conditions) and self._found(connection, lane, door)
+            wait = timedelta(0) if found else self._earliest(connection, lane, door)
             transaction.rollback()
         return wait
 
-    def _earliest(self, connection: Connection, lane: Lane, now: datetime, door: _Door) -> timedelta | None:
+    def _found(self, connection: Connection, lane: Lane, door: Door) -> bool:
+        return connection.execute(text(door.find), self._values(lane, door)).scalar_one() is not None
+
+    def _earliest(self, connection: Connection, lane: Lane, door: Door) -> timedelta | None:
         if not door.any_work and door.ahead is None:
             return None
         which = "state = 'queued'" if door.any_work else door.ahead
         earliest = connection.execute(
             text(f"SELECT min(not_before) FROM work_item WHERE lane = :lane AND {which} AND not_before > :now"),  # noqa: S608
-            {"lane": lane.value, "now": now, "ahead": self._ahead},
+            {"lane": lane.value, "now": door.now, "ahead": self._ahead},
         ).scalar_one()
-        return None if earliest is None else earliest - now
-
-
-def _paused(connection: Connection) -> bool:
-    query = "SELECT EXISTS (SELECT 1 FROM work_control WHERE paused_at IS NOT NULL)"
-    return bool(connection.execute(text(query)).scalar_one())
+        return None if earliest is None else earliest - door.now
 
 
 def _own(connection: Connection, claim: Claim) -> Row[Any] | None:
