@@ -10,8 +10,9 @@ import re
 import shlex
 from dataclasses import dataclass
 from datetime import timedelta
+from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
@@ -99,6 +100,19 @@ def _parse_placement(value: str) -> dict[str, tuple[str, ...]]:
     return found
 
 
+class Level(Enum):
+    """Whether most people look at a setting, or hardly anybody."""
+
+    BASIC = "basic"
+    """It says what is there, or what most people choose for themselves."""
+    ADVANCED = "advanced"
+    """The default is right almost everywhere."""
+
+
+Kind = TypeVar("Kind")
+Basic = Annotated[Kind, Level.BASIC]
+Advanced = Annotated[Kind, Level.ADVANCED]
+
 HoursOfDay = Annotated[str, AfterValidator(_hours_of_day)]
 PlacementExpect = Annotated[str, AfterValidator(_placement_expect)]
 
@@ -171,162 +185,185 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
-    database_url: SecretStr = Field(
+    database_url: Basic[SecretStr] = Field(
         SecretStr("postgresql://voxint@127.0.0.1:5432/voxint"), description="PostgreSQL, where everything is kept."
     )
-    redis_url: SecretStr = Field(
+    redis_url: Basic[SecretStr] = Field(
         SecretStr("redis://127.0.0.1:6379/0"), description="Redis, which only wakes workers up; it may be lost."
     )
-    media_root: Path = Field(Path("media"), description="The folder of recordings and transcripts.")
-    compute_tier: Literal["cpu", "gpu", "rocm", "metal", "simulated"] = Field(
+    media_root: Basic[Path] = Field(Path("media"), description="The folder of recordings and transcripts.")
+    compute_tier: Basic[Literal["cpu", "gpu", "rocm", "metal", "simulated"]] = Field(
         "cpu", description="What the model services run on. `simulated` is set by standalone and tests only."
     )
-    compose_project_name: str = Field("voxint", description="The compose project whose containers are ours.")
+    compose_project_name: Advanced[str] = Field("voxint", description="The compose project whose containers are ours.")
 
-    gpu_phase_enabled: bool = Field(False, description="Turns GPU sharing on. Needs the three lease addresses.")  # noqa: FBT003
-    gpu_lease_acquire_url: HttpUrl | None = Field(None, description="The broker's acquire address.")
-    gpu_lease_release_url: HttpUrl | None = Field(None, description="The broker's release address.")
-    gpu_lease_status_url: HttpUrl | None = Field(None, description="The broker's status address.")
-    gpu_lease_token: HeaderSecret | None = Field(None, description="Bearer token for the broker, if it wants one.")
-    gpu_phase_tick_seconds: Annotated[float, Field(ge=5, allow_inf_nan=False)] = Field(
+    gpu_phase_enabled: Basic[bool] = Field(False, description="Turns GPU sharing on. Needs the three lease addresses.")  # noqa: FBT003
+    gpu_lease_acquire_url: Basic[HttpUrl | None] = Field(None, description="The broker's acquire address.")
+    gpu_lease_release_url: Basic[HttpUrl | None] = Field(None, description="The broker's release address.")
+    gpu_lease_status_url: Basic[HttpUrl | None] = Field(None, description="The broker's status address.")
+    gpu_lease_token: Basic[HeaderSecret | None] = Field(
+        None, description="Bearer token for the broker, if it wants one."
+    )
+    gpu_phase_tick_seconds: Advanced[Annotated[float, Field(ge=5, allow_inf_nan=False)]] = Field(
         30, description="How often the phase task runs. At least 5. The lease lasts ten of them, at least 600 s."
     )
-    gpu_phase_min_dwell_seconds: Seconds = Field(
+    gpu_phase_min_dwell_seconds: Basic[Seconds] = Field(
         600, description="Shortest stay in llm before a switch, and in audio before an empty queue ends it."
     )
-    gpu_phase_max_audio_seconds: Seconds = Field(
+    gpu_phase_max_audio_seconds: Basic[Seconds] = Field(
         7200, description="Longest audio phase; afterwards no recording begins. At least the min dwell."
     )
-    gpu_phase_follow_up_seconds: Seconds = Field(
+    gpu_phase_follow_up_seconds: Advanced[Seconds] = Field(
         1, description="How soon a tick is followed by another while the GPU changes hands. 0: only the periodic tick."
     )
-    gpu_phase_acquire_limit_seconds: Seconds = Field(600, description="Longest wait for the broker to free the GPU.")
-    gpu_phase_start_limit_seconds: Seconds = Field(600, description="Longest wait for the model services to come up.")
-    gpu_phase_stop_limit_seconds: Seconds = Field(
+    gpu_phase_acquire_limit_seconds: Advanced[Seconds] = Field(
+        600, description="Longest wait for the broker to free the GPU."
+    )
+    gpu_phase_start_limit_seconds: Advanced[Seconds] = Field(
+        600, description="Longest wait for the model services to come up."
+    )
+    gpu_phase_stop_limit_seconds: Advanced[Seconds] = Field(
         120, description="Longest wait for the model services to stop; at least their own grace + 30 s."
     )
-    gpu_phase_release_limit_seconds: Seconds = Field(
+    gpu_phase_release_limit_seconds: Advanced[Seconds] = Field(
         900, description="Longest wait for the broker to bring the language model back."
     )
-    gpu_phase_services: tuple[str, ...] = Field(
+    gpu_phase_services: Advanced[tuple[str, ...]] = Field(
         ("whisper", "pyannote", "titanet"), description="The model services that share the GPU, comma separated."
     )
-    gpu_phase_prepare_ahead: bool = Field(
+    gpu_phase_prepare_ahead: Basic[bool] = Field(
         False,  # noqa: FBT003
         description="Take media in and decode it while the GPU lane is closed. Worth turning on: none of it needs the GPU.",
     )
-    gpu_phase_windows: HoursOfDay = Field(
+    gpu_phase_windows: Basic[HoursOfDay] = Field(
         "",
         description="Local hours (TZ) in which audio may have the GPU by itself, as 22:00-07:00, several separated by "
         "commas. Empty: always. `audio-now` overrides them.",
     )
-    gpu_placement_action: Literal["off", "warn", "restart", "abort"] = Field(
+    gpu_placement_action: Basic[Literal["off", "warn", "restart", "abort"]] = Field(
         "warn",
         description="What a model service on the wrong device leads to: nothing is looked at, a warning, a restart of "
         "that service and then a warning, or a restart and then no audio phase.",
     )
-    gpu_placement_expect: PlacementExpect = Field(
+    gpu_placement_expect: Advanced[PlacementExpect] = Field(
         "",
         description="The devices that services may run on, as whisper=cuda,titanet=cuda|cpu; `any` expects nothing. "
         "Empty: by COMPUTE_TIER.",
     )
-    gpu_placement_max_restarts: Annotated[int, Field(ge=0)] = Field(
+    gpu_placement_max_restarts: Advanced[Annotated[int, Field(ge=0)]] = Field(
         1, description="How many times one start of the model services may restart a service on the wrong device."
     )
-    service_control: Literal["docker", "process", "none"] = Field(
+    service_control: Advanced[Literal["docker", "process", "none"]] = Field(
         "docker", description="How the gpu-phase worker starts and stops the model services."
     )
-    service_state_dir: Path = Field(
+    service_state_dir: Advanced[Path] = Field(
         Path("run"), description="Where process control remembers what it started (SERVICE_CONTROL=process)."
     )
 
-    gpu_turn_file: Path | None = Field(
+    gpu_turn_file: Advanced[Path | None] = Field(
         None, description="The file by which the gpu-phase worker lets model containers start. Set by the overlay."
     )
 
-    work_heartbeat_seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] = Field(
+    work_heartbeat_seconds: Advanced[Annotated[float, Field(gt=0, allow_inf_nan=False)]] = Field(
         10, description="How often running work says that it lives."
     )
-    work_heartbeat_limit_seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] = Field(
+    work_heartbeat_limit_seconds: Advanced[Annotated[float, Field(gt=0, allow_inf_nan=False)]] = Field(
         60, description="After how long without a heartbeat running work is given back."
     )
-    work_attempts: Annotated[int, Field(ge=1)] = Field(3, description="Attempts of a stage before its run fails.")
-    visibility_timeout_seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] = Field(
+    work_attempts: Advanced[Annotated[int, Field(ge=1)]] = Field(
+        3, description="Attempts of a stage before its run fails."
+    )
+    visibility_timeout_seconds: Advanced[Annotated[float, Field(gt=0, allow_inf_nan=False)]] = Field(
         3600, description="Redis redelivers a message after this. It never decides anything: the claim does."
     )
 
-    llm_base_url: HttpUrl | None = Field(None, description="The language model's OpenAI-compatible base address.")
-    llm_model: str = Field("default", description="The model's name in requests.")
-    llm_api_key: HeaderSecret | None = Field(None, description="Bearer token for the language model.")
-    llm_enabled: bool = Field(True, description="Whether language-model work is done at all.")  # noqa: FBT003
-    llm_timeout_seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] = Field(
+    llm_base_url: Basic[HttpUrl | None] = Field(
+        None, description="The language model's OpenAI-compatible base address."
+    )
+    llm_model: Basic[str] = Field("default", description="The model's name in requests.")
+    llm_api_key: Basic[HeaderSecret | None] = Field(None, description="Bearer token for the language model.")
+    llm_enabled: Basic[bool] = Field(True, description="Whether language-model work is done at all.")  # noqa: FBT003
+    llm_timeout_seconds: Advanced[Annotated[float, Field(gt=0, allow_inf_nan=False)]] = Field(
         600, description="Longest wait for one answer of the language model."
     )
-    llm_batch_lines: Annotated[int, Field(ge=1, le=200)] = Field(
+    llm_batch_lines: Advanced[Annotated[int, Field(ge=1, le=200)]] = Field(
         40, description="Lines of a transcript that the language model mends in one request; fewer for a small model."
     )
-    llm_batch_tokens: Annotated[int, Field(ge=100, le=100_000)] = Field(
+    llm_batch_tokens: Advanced[Annotated[int, Field(ge=100, le=100_000)]] = Field(
         1000,
         description="Tokens of a transcript in one request to the language model, by an estimate. Its window must "
         "hold about four times as many.",
     )
-    llm_notice: str = Field("", description="A sentence about the model that stands in every transcript's header.")
+    llm_notice: Advanced[str] = Field(
+        "", description="A sentence about the model that stands in every transcript's header."
+    )
     llm_feature_urls: dict[str, HttpUrl] = Field(default_factory=dict, description="LLM_<FEATURE>_BASE_URL.")
 
-    url_allow_private: bool = Field(False, description="Whether recordings may be fetched from private addresses.")  # noqa: FBT003
-    url_max_bytes: Annotated[int, Field(ge=1)] = Field(
+    url_allow_private: Advanced[bool] = Field(
+        False,  # noqa: FBT003
+        description="Whether recordings may be fetched from private addresses.",
+    )
+    url_max_bytes: Advanced[Annotated[int, Field(ge=1)]] = Field(
         8 << 30, description="The largest recording that is fetched from an address, in bytes."
     )
-    run_language: RunLanguage = Field(
+    run_language: Basic[RunLanguage] = Field(
         "auto", description="The language of recordings that are added without one: a code such as en, or auto."
     )
-    run_speakers: RunSpeakers = Field(
+    run_speakers: Basic[RunSpeakers] = Field(
         "",
         description="How many speak in recordings that are added without a number: 2, or 2-4. Empty: the model tells.",
     )
-    inbox_enabled: bool = Field(False, description="Whether files put into MEDIA_ROOT/inbox are added by themselves.")  # noqa: FBT003
-    keep_source: bool = Field(True, description="Whether a recording's own file is kept once its transcript is done.")  # noqa: FBT003
-    keep_runs_days: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
+    inbox_enabled: Basic[bool] = Field(
+        False,  # noqa: FBT003
+        description="Whether files put into MEDIA_ROOT/inbox are added by themselves.",
+    )
+    keep_source: Basic[bool] = Field(
+        True,  # noqa: FBT003
+        description="Whether a recording's own file is kept once its transcript is done.",
+    )
+    keep_runs_days: Basic[Annotated[float, Field(ge=0, allow_inf_nan=False)]] = Field(
         0, description="After how many days a finished recording is deleted with its files. 0: never."
     )
-    keep_events_days: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
+    keep_events_days: Advanced[Annotated[float, Field(ge=0, allow_inf_nan=False)]] = Field(
         365, description="After how many days a change of phase leaves the history; the sums stay. 0: never."
     )
-    whisper_model: str = Field("default", description="The speech recogniser's name in requests.")
-    service_timeout_seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] = Field(
+    whisper_model: Advanced[str] = Field("default", description="The speech recogniser's name in requests.")
+    service_timeout_seconds: Advanced[Annotated[float, Field(gt=0, allow_inf_nan=False)]] = Field(
         7200, description="Longest wait for one answer of a model service."
     )
-    console_bind: str = Field("127.0.0.1:8080", description="Where the console listens.")
-    console_password: SecretStr | None = Field(
+    console_bind: Basic[str] = Field("127.0.0.1:8080", description="Where the console listens.")
+    console_password: Basic[SecretStr | None] = Field(
         None,
         description="The console's first password, at least 8 characters. Another value later takes the place of the "
         "present password at the next start.",
     )
-    console_allowed_hosts: tuple[str, ...] = Field(
+    console_allowed_hosts: Basic[tuple[str, ...]] = Field(
         ("127.0.0.1", "localhost"), description="Host names by which the console may be reached, comma separated."
     )
-    console_session_seconds: Annotated[float, Field(ge=60, allow_inf_nan=False)] = Field(
+    console_session_seconds: Advanced[Annotated[float, Field(ge=60, allow_inf_nan=False)]] = Field(
         43_200, description="After how long without use a sign-in at the console ends. 14 days at the latest, always."
     )
-    console_paths: tuple[Path, ...] = Field(
+    console_paths: Advanced[tuple[Path, ...]] = Field(
         (),
         description="Folders below which recordings may be added by path in the console and over the API, comma "
         "separated. Empty: MEDIA_ROOT/inbox alone.",
     )
-    upload_max_bytes: Annotated[int, Field(ge=1)] = Field(
+    upload_max_bytes: Advanced[Annotated[int, Field(ge=1)]] = Field(
         8 << 30, description="The largest recording that the console and the API take, in bytes."
     )
-    trusted_proxies: tuple[str, ...] = Field((), description="Proxies whose forwarded addresses are believed.")
-    api_token: HeaderSecret | None = Field(
+    trusted_proxies: Advanced[tuple[str, ...]] = Field(
+        (), description="Proxies whose forwarded addresses are believed."
+    )
+    api_token: Basic[HeaderSecret | None] = Field(
         None, description="Bearer token of the HTTP API, at least 16 characters. Without one there is no API."
     )
-    run_webhook_url: SecretUrl | None = Field(
+    run_webhook_url: Basic[SecretUrl | None] = Field(
         None, description="Where it is posted as JSON that a recording is done, or has failed."
     )
-    alert_webhook_url: SecretUrl | None = Field(
+    alert_webhook_url: Basic[SecretUrl | None] = Field(
         None, description="Where alerts are posted as JSON: the GPU could not be handed back, the phase task stopped."
     )
-    log_json: bool = Field(False, description="Log lines as JSON.")  # noqa: FBT003
+    log_json: Advanced[bool] = Field(False, description="Log lines as JSON.")  # noqa: FBT003
     services: dict[str, ServiceSettings] = Field(default_factory=dict, description="<NAME>_URL and friends.")
 
     @model_validator(mode="after")
@@ -412,6 +449,16 @@ _DERIVED = {"SERVICES", "LLM_FEATURE_URLS"}
 _SERVICE_NAME = re.compile(r"[a-z][a-z0-9-]{0,39}")
 NAMES = tuple(name.upper() for name in Settings.model_fields if name.upper() not in _DERIVED)
 """Every plain setting's name, in the order of the generated table."""
+
+
+def level_of(name: str) -> Level:
+    """Whether a plain setting is basic or advanced.
+
+    Raises:
+        ValueError: it is marked as neither, or as both.
+    """
+    (level,) = (mark for mark in Settings.model_fields[name.lower()].metadata if isinstance(mark, Level))
+    return level
 
 
 def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
