@@ -187,3 +187,11 @@ def test_a_listing_that_breaks_is_a_warning(parts_with, monkeypatch, tmp_path):
     (found,) = weights(surroundings(parts_with(COMPUTE_TIER="gpu")))
     assert found.severity is Severity.WARN
     assert found.text.startswith("could not be listed: ")
+
+
+def test_on_rocm_a_service_that_is_not_up_brings_the_groups_of_the_card_to_mind(parts_with):
+    """A container without them starts, and cannot open the card: only the hint says what to look at."""
+    parts = parts_with(COMPUTE_TIER="rocm", SERVICE_CONTROL="none")
+    found = {one.code: one for one in gpu.model_services(surroundings(parts))}
+    assert {one.severity for one in found.values()} == {Severity.FAIL}
+    assert [name for name, one in found.items() if "RENDER_GID" in one.text] == ["service whisper"]

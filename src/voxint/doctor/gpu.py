@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from voxint.doctor.card_groups import card_groups
 from voxint.doctor.expected import Probe, Side, finding
 from voxint.doctor.finding import Finding, Severity
 from voxint.gpu_phase.model import HOLDER, Phase
@@ -35,17 +37,16 @@ CONTAINER_MARKS = (Path("/.dockerenv"), Path("/run/.containerenv"))
 
 def model_services(around: Surroundings) -> list[Finding]:
     """Each model service answers, or is off on purpose."""
-    services = around.parts.settings.services
+    settings = around.parts.settings
+    services = settings.services
     answers = probe_all({name: service.health_url for name, service in services.items()})
-    return [
-        finding(
-            f"service {name}",
-            Side.SERVICE,
-            Probe(health.ready, health.looks_stopped, f"{shown(services[name].health_url)} {health.detail}"),
-            around.view,
-        )
-        for name, health in answers.items()
-    ]
+    found = []
+    for name, health in answers.items():
+        words = f"{shown(services[name].health_url)} {health.detail}"
+        one = finding(f"service {name}", Side.SERVICE, Probe(health.ready, health.looks_stopped, words), around.view)
+        hint = card_groups(settings, name) if one.severity is Severity.FAIL else ""
+        found.append(replace(one, text=one.text + hint))
+    return found
 
 
 def llm_endpoints(around: Surroundings) -> list[Finding]:

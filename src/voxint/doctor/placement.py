@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy.exc import SQLAlchemyError
 
+from voxint.doctor.card_groups import card_groups
 from voxint.doctor.finding import Finding, Severity
 from voxint.services.placement.judge import Verdict
 from voxint.services.placement.tables import row_words
@@ -15,6 +16,7 @@ from voxint.services.placement.view import rows
 if TYPE_CHECKING:
     from voxint.doctor.checks import Surroundings
     from voxint.services.placement.view import Row
+    from voxint.settings import Settings
 
 _NAME = "placement"
 
@@ -32,10 +34,13 @@ def placement(around: Surroundings) -> list[Finding]:
     if not found:
         text = f"nothing is expected of any service (COMPUTE_TIER={settings.compute_tier})"
         return [Finding(_NAME, Severity.OFF, text)]
-    return [
-        Finding(f"{_NAME} {row.service}", _severity(row), row_words(row), runs_on=row.device if row.live else None)
-        for row in found
-    ]
+    return [_finding(row, settings) for row in found]
+
+
+def _finding(row: Row, settings: Settings) -> Finding:
+    hint = card_groups(settings, row.service) if row.verdict is Verdict.WRONG else ""
+    device = row.device if row.live else None
+    return Finding(f"{_NAME} {row.service}", _severity(row), row_words(row) + hint, runs_on=device)
 
 
 def beside_services(found: list[Finding]) -> list[Finding]:

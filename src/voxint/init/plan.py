@@ -17,6 +17,11 @@ DEFAULT_BROKER = "http://host.docker.internal:9100"
 HOST_ALIAS = "host.docker.internal"
 """What containers call the host. On the host itself nobody knows that name."""
 
+_GROUP_OF = {
+    name: f"There is no {node}: put {name}, its group once it is there (stat -c %g {node}), into .env yourself."
+    for name, node in (("RENDER_GID", "/dev/dri/renderD128"), ("VIDEO_GID", "/dev/kfd"))
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Answers:
@@ -107,5 +112,7 @@ def missing(machine: Machine, answers: Answers) -> list[str]:
             f"There is no {machine.docker_socket}: put DOCKER_GID, the group of the Docker socket, into .env yourself."
         )
     if answers.tier == "rocm":
+        lacking = {"RENDER_GID": machine.render_gid, "VIDEO_GID": machine.video_gid}
+        found += [_GROUP_OF[name] for name, group in lacking.items() if group is None]
         found.append("Put WHISPER_IMAGE, a whisper server built for ROCm, into .env: docs/how-to/rocm.md.")
     return found

@@ -63,6 +63,7 @@ def test_the_time_zone_is_one_that_there_is(tmp_path, environ, link, zone):
     assert machine.look(environ, tmp_path).zone == zone
 
 
+NODE = "/dev/dri/renderD128"
 GPU = machine.Machine("gpu", docker_gid=998, zone="Europe/Berlin")
 SHARED = Answers("gpu", sharing=True, broker="http://host.docker.internal:9100/", token="t0ken")
 
@@ -109,6 +110,11 @@ def test_what_the_host_lacks_is_named():
     ]
     rocm = machine.Machine("rocm", docker_gid=1, render_gid=105, video_gid=44)
     assert len(plan.missing(rocm, Answers("rocm", sharing=False))) == 1
+    assert plan.missing(machine.Machine("cpu"), Answers("rocm", sharing=False))[:3] == [
+        "This host has no AMD driver (/dev/kfd): install it before the first start.",
+        f"There is no {NODE}: put RENDER_GID, its group once it is there (stat -c %g {NODE}), into .env yourself.",
+        "There is no /dev/kfd: put VIDEO_GID, its group once it is there (stat -c %g /dev/kfd), into .env yourself.",
+    ]
     assert plan.values(rocm, Answers("rocm", sharing=False), {"A": "1"}, lambda: "x")["RENDER_GID"] == "105"
 
 
