@@ -66,10 +66,9 @@ test-openapi: setup-dev ## schemathesis against the broker's OpenAPI document (f
 bench-broker: setup-dev ## what the broker costs over the service's own stop and start, and while it idles
 	@$(PY) benchmarks/broker_switch.py 50
 
-test-docker: setup-dev ## the shipped stack on a real Docker engine (as root it starts one, if none is there; QUICK=1 for a few)
-	@$(PY) -m pytest tests/docker -p no:randomly -m "$(if $(QUICK),quick,not images)"
+test-docker: setup-dev ## the shipped stack on a real Docker engine (QUICK=1: a few tests; DOCKER_TESTS=if-possible: not where there can be none)
+	@$(PY) -m pytest tests/docker -p no:randomly -m "$(if $(QUICK),quick,not images)" $(if $(ONLY),-k "$(ONLY)")
 
-.PHONY: $(shell sed -n 's/^\([a-z-]*\):.*/\1/p' $(MAKEFILE_LIST))
 docker-images: setup-dev ## builds the shipped images, and uses the CPU tier's for real (CUDA=1: those for NVIDIA too)
 	@CUDA=$(CUDA) $(PY) -m pytest tests/docker -p no:randomly -m images
 

@@ -1,7 +1,7 @@
 """One engine, one set of images and one stack for all tests here; each test leaves the stack in `llm`, idle.
 
-A machine where no engine can be had fails these tests and is told what to install. Only where DOCKER_TESTS=if-possible
-is set, as .ci/run does, it is one line and success.
+A machine where no engine can be had, or no image be built for want of a network, fails these tests and is told what is
+missing. Only where DOCKER_TESTS=if-possible is set it is one line, and success.
 """
 
 from __future__ import annotations
@@ -13,14 +13,13 @@ import time
 import pytest
 from docker_report import Report
 from docker_stack import MODELS, Stack, wrong_side
-from real_engine import BUILD, CannotError, Engine, build_app, build_stubs, find_compose, run
+from real_engine import BUILD, CannotError, Engine, build_images, find_compose, run
 
 REPORT = Report()
 
 
 def pytest_configure(config):
     """A run that is told to end takes its engine with it."""
-    (BUILD / "failures.log").unlink(missing_ok=True)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     everything = config.args == ["tests/docker"] and config.getoption("markexpr") == "not images"
     REPORT.whole = everything and not config.getoption("keyword")
@@ -53,8 +52,7 @@ FAILED = pytest.StashKey[bool]()
 
 def could_not_run(error):
     allowed = os.environ.get("DOCKER_TESTS") == "if-possible"
-    words = "docker tests: not run on this machine" if allowed else "docker tests: cannot run on this machine"
-    pytest.exit(f"{words}: {error}", returncode=0 if allowed else 1)
+    pytest.exit(f"test-docker: {'NOT RUN' if allowed else 'cannot run'}: {error}", returncode=0 if allowed else 1)
 
 
 @pytest.fixture(scope="session")
@@ -78,16 +76,15 @@ def engine(compose, report):
     except CannotError as error:
         could_not_run(error)
     up = time.monotonic()
+    (BUILD / "failures.log").unlink(missing_ok=True)
     try:
         try:
-            base = build_app(made, compose)
+            made.base = build_images(made, compose)
         except CannotError as error:
             could_not_run(error)
-        build_stubs(made, base)
         version = run([*compose, "version", "--short"]).stdout.strip()
         took = {"engine": round(up - began, 1), "images": round(time.monotonic() - up, 1)}
         report.note_engine(made, version, took)
-        made.base = base
         yield made
     finally:
         made.stop()

