@@ -20,14 +20,14 @@ def quick_tests(folder, **more):
         "pytest",
         "tests/docker",
         "-p",
-        "no:randomly",
+        "pytest_timeout",
         "-p",
         "no:cacheprovider",
         "-m",
         "quick",
     ]
     environ = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "DOCKER_"))}
-    environ |= {"PATH": str(folder), **more}
+    environ |= {"PATH": str(folder), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", **more}
     return subprocess.run(argv, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=110, check=False)
 
 

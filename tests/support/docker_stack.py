@@ -87,12 +87,12 @@ class Questions:
         """The answer's text; None for none, and where there is no answer now: then the next question begins anew."""
         if self.psql is None:
             pipe = subprocess.PIPE
-            self.psql = subprocess.Popen(self.argv, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)
+            nowhere = subprocess.DEVNULL
+            self.psql = subprocess.Popen(self.argv, stdin=pipe, stdout=pipe, stderr=nowhere, bufsize=0)
         self.asked += 1
         end = f"answered-{self.asked}\n"
         try:
             self.psql.stdin.write(f"{query};\n\\echo {end}".encode())
-            self.psql.stdin.flush()
             return self._read_to(end.encode())
         except OSError:
             self.close()
