@@ -38,11 +38,12 @@ class MissingVariableError(Exception):
 
 def load(name):
     """One file, as it is written."""
-    return _parse((ROOT / name).read_text(encoding="utf-8"))
+    return parse((ROOT / name).read_text(encoding="utf-8"))
 
 
 @functools.cache
-def _parse(text):
+def parse(text):
+    """A compose file's text, with compose's own tags."""
     return yaml.load(text, _Loader)
 
 
