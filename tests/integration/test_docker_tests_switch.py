@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from real_engine import ROOT, CannotError, build
+from real_engine import ROOT, CannotError, build, prove
 
 NO_NETWORK = "E: Failed to fetch http://deb.example/p.deb  Temporary failure resolving 'deb.example'"
 
@@ -41,6 +41,22 @@ def test_where_it_is_run_if_possible_the_same_is_one_line_and_success(tmp_path):
     done = quick_tests(tmp_path, DOCKER_TESTS="if-possible")
     assert done.returncode == 0, done.stdout
     assert "test-docker: NOT RUN: there is no docker command" in done.stdout
+
+
+class Nowhere:
+    """An engine that nobody has started."""
+
+    host = "unix:///nowhere/docker.sock"
+
+
+@pytest.mark.parametrize(
+    ("compose", "words"),
+    [("false", "does not start containers"), ("true", "tells no end of a container|does not do what these tests need")],
+    ids=["no containers", "containers, and nothing else"],
+)
+def test_an_engine_that_cannot_do_what_the_tests_need_is_the_machines_lack(compose, words):
+    with pytest.raises(CannotError, match=words):
+        prove(Nowhere, [compose], "an-image:1")
 
 
 def test_packages_that_cannot_be_fetched_are_told_apart_from_a_mistake_in_a_dockerfile():

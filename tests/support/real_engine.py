@@ -13,15 +13,18 @@ import shutil
 import subprocess
 import sys
 import time
+import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import docker
 import psutil
+from ports import free_port
 
 ROOT = Path(__file__).parents[2]
 BUILD = ROOT / "build" / "docker"
 IMAGES = ROOT / "tests" / "docker" / "images" / "Dockerfile"
+PROOF = ROOT / "tests" / "docker" / "compose.proof.yaml"
 BASE = "voxint-test-base:1"
 SHIPPED_BASE = "python:3.12.11-slim-bookworm"
 STUBS = ("postgres", "redis", "stub", "broker")
@@ -204,7 +207,9 @@ def base_image(engine):
     shutil.copy(certificates, root / "etc/ssl/certs/ca-certificates.crt")
     with subprocess.Popen(["tar", "-C", str(root), "-c", "."], stdout=subprocess.PIPE) as tar:
         environment = "ENV PIP_CERT=/etc/ssl/certs/ca-certificates.crt SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt"
-        engine.cli("import", "-c", environment, "-", BASE, stdin=tar.stdout, timeout=300)
+        taken = engine.cli("import", "-c", environment, "-", BASE, stdin=tar.stdout, timeout=300, check=False)
+    if taken.returncode != 0:
+        raise CannotError(f"the engine here takes no image: {taken.stderr.strip()[-300:]}")
     shutil.rmtree(root, ignore_errors=True)
     return BASE
 
@@ -212,13 +217,38 @@ def base_image(engine):
 def build_images(engine, compose):
     """The base image, and at the same time the shipped app image and the stand-ins; gives the base image's name."""
     base = base_image(engine)
-    tried = engine.cli("run", "--rm", base, "true", check=False)
-    if tried.returncode != 0:
-        raise CannotError(f"the engine cannot run a container on this machine: {tried.stderr.strip()[-300:]}")
+    prove(engine, compose, base)
     with ThreadPoolExecutor() as threads:
         for made in [threads.submit(build_app, engine, compose, base), threads.submit(build_stubs, engine, base)]:
             made.result()
     return base
+
+
+def prove(engine, compose, image):
+    """Try what every test needs of the engine: containers, a published port, a network with names, a command in one."""
+    port = free_port()
+    environ = {**os.environ, "DOCKER_HOST": engine.host, "PROOF_IMAGE": image, "PROOF_PORT": str(port)}
+    project = [*compose, "-f", str(PROOF)]
+
+    def trying(argv, words):
+        done = run(argv, env=environ, check=False)
+        if done.returncode != 0:
+            raise CannotError(f"the engine here {words}: {(done.stderr.strip() or done.stdout.strip())[-300:]}")
+        return done.stdout.strip()
+
+    try:
+        run([*project, "down", "-t", "0"], env=environ, check=False)
+        trying([*project, "up", "-d"], "does not start containers as the shipped services ask for")
+        trying([*project, "exec", "-T", "answers", "true"], "runs no command in a container")
+        if trying(["docker", "wait", "voxint-proof-asks-1"], "tells no end of a container") != "0":
+            raise CannotError("the engine here lets no service reach another one by its name")
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=20) as answer:
+            answer.read()
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise CannotError(f"the engine here does not do what these tests need: {error}") from error
+    finally:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            run([*project, "down", "-t", "0"], env=environ, check=False)
 
 
 def build_app(engine, compose, base):
