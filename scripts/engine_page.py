@@ -28,8 +28,7 @@ UNTRIED = """
   Python 3.11, made by debootstrap; the versions that the files name were not run in that case.
 - The broker is a service of the same project. A broker on the host, reached over the bridge, was not tried here: only the name
   `host.docker.internal` resolves.
-- A scenario that is not in the table above has no result from these runs. One that failed there met a load at which claims outlasted
-  their heartbeat limit, which was 10 s in that run and is longer now; it has not been run again.
+- A scenario that is not in the table above has no result from these runs.
 - Rootless Docker, Podman, and other versions of the engine were not tried.
 """
 
@@ -62,6 +61,11 @@ def ran_on(report: dict[str, Any]) -> str:
         f"compose {engine['compose']}, Linux {report['machine']['kernel']}. A load beyond the number of processors is other "
         f"programs' work on the same machine. Settings that differ from their defaults so that tests need not wait: {shortened}.\n\n"
         + table(head, rows)
+        + (
+            ""
+            if any(run["whole"] for run in runs)
+            else "\nThese are runs of parts, put together: each test's latest result counts.\n"
+        )
     )
 
 
