@@ -8,15 +8,15 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import threading
+import time
 
 import xllamacpp
 
 
 def main() -> None:
     """Serve until a signal."""
-    ended = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: ended.set())
+    ended = []  # a handler that sets an Event can wait for ever: the main thread's own wait may hold its lock
+    signal.signal(signal.SIGTERM, lambda number, _: ended.append(number))
     wish = xllamacpp.CommonParams()
     wish.model.path = sys.argv[2]
     wish.n_ctx = 2048
@@ -28,8 +28,8 @@ def main() -> None:
     wish.port = int(sys.argv[1])
     server = xllamacpp.Server(wish)
     print(server.listening_address, flush=True)
-    while not ended.wait(0.2):
-        pass
+    while not ended:
+        time.sleep(0.2)
     os._exit(0)  # the library waits in its destructor for requests in flight
 
 

@@ -64,10 +64,11 @@ def run(
 
     def stop(_signal: int, _frame: object) -> None:
         server.should_exit = True
-        service.give_up()
+        # First of all: what comes after it may wait for a lock that the interrupted thread holds.
         deadline = threading.Timer(END_SECONDS, _end, (card, 0))
         deadline.daemon = True
         deadline.start()
+        service.give_up()
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)

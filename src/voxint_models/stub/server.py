@@ -191,20 +191,23 @@ def serve(service: str, address: tuple[str, int], behaviours: Behaviours) -> int
     """Take the card, listen until SIGTERM, leave. Gives the exit status."""
     side = Side.LLM if service == "language_model" else Side.AUDIO
     stub = Stub(service, behaviours, take_or_exit(side, service))
-    stop = threading.Event()
+    stops: list[int] = []
+    never = threading.Event()
 
-    def asked_to_stop(_signal: int, _frame: object) -> None:
+    # No Event is set here: the main thread may be stopped in the middle of its wait for it, with its lock in hand.
+    def asked_to_stop(number: int, _frame: object) -> None:
         if not behaviours.at().ignore_term:
-            stop.set()
+            stops.append(number)
 
     signal.signal(signal.SIGTERM, asked_to_stop)
     signal.signal(signal.SIGINT, asked_to_stop)
     server: _Server | None = None
-    while not stop.wait(_LOOK_SECONDS if server else 0):
+    while not stops:
         server = _listen_or_not(stub, address, server)
         if stub.loaded_by_now() and behaviours.at().start_fails:
             stub.card.leave()
             return 1
+        never.wait(_LOOK_SECONDS)
     # As uvicorn does: the socket closes at once, the process goes when its model has been put away.
     _close(server)
     stub.stopping.set()

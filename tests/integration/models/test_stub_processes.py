@@ -243,3 +243,29 @@ def test_a_call_and_a_stop_that_take_long_end_when_told_to_take_less(start, tmp_
     assert whisper.popen.poll() is None
     whisper.control.write_text('{"answer_seconds": 0, "stop_seconds": 0}')
     assert whisper.ends() == (0, "")
+
+
+STOPPED_IN_A_WAIT = """
+import signal, sys, threading
+
+wait, sent = threading.Condition.wait, []
+
+def interrupted(self, timeout=None):
+    ours = threading.current_thread() is threading.main_thread() and callable(signal.getsignal(signal.SIGTERM))
+    if ours and not sent:
+        sent.append(signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)
+    return wait(self, timeout)
+
+threading.Condition.wait = interrupted
+from voxint_models.stub.__main__ import main
+sys.exit(main())
+"""
+
+
+def test_a_stop_in_the_middle_of_a_wait_ends_it_all_the_same(tmp_path):
+    """The main thread holds its wait's lock then: a handler that asked for the same one would wait for ever."""
+    environment = os.environ | {"CARD_LEDGER": str(tmp_path / "card.ledger")}
+    argv = [sys.executable, "-c", STOPPED_IN_A_WAIT, "whisper", "--port", str(free_port())]
+    assert subprocess.run(argv, env=environment, timeout=30, check=False).returncode == 0
+    assert [entry["event"] for entry in ledger(tmp_path)] == ["start", "end"]
