@@ -240,7 +240,7 @@ class Campaign:
         """Kinds in a shuffled order, again and again, until each was killed and most of the work is done."""
         wanted: list[str] = []
         last_request = time.monotonic()
-        while time.monotonic() - began < self.limit * 0.6:
+        while time.monotonic() - began < self.limit * 0.45:
             if not wanted:
                 wanted = list(self.only)
                 self.random.shuffle(wanted)
