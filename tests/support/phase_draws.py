@@ -22,6 +22,7 @@ from voxint.gpu_phase.model import (
 from voxint.gpu_phase.outcomes import Done, Failed, Free, Granted, Held, Lost, Pending, Refused
 from voxint.gpu_phase.plan import Call, Seen, may, plan
 from voxint.gpu_phase.policy import Policy
+from voxint.gpu_phase.windows import ALWAYS, Windows
 
 REPEATABLE = settings(derandomize=True, deadline=None, max_examples=30, print_blob=True)
 """The same examples in every run: a failure names the example, and it fails again."""
@@ -43,6 +44,11 @@ def near(now: datetime) -> st.SearchStrategy[datetime]:
     return microseconds.map(lambda number: now + timedelta(microseconds=number))
 
 
+minutes = st.integers(0, 24 * 60 - 1)
+stretches = st.tuples(minutes, minutes).filter(lambda stretch: stretch[0] != stretch[1])
+hours = st.just(ALWAYS) | st.lists(stretches, max_size=3).map(lambda found: Windows(tuple(found), UTC))
+
+
 @st.composite
 def policies(draw: Any) -> Policy:
     lengths = st.integers(0, 2000).map(lambda number: timedelta(seconds=number))
@@ -56,6 +62,7 @@ def policies(draw: Any) -> Policy:
         start_limit=draw(lengths),
         stop_limit=draw(lengths),
         release_limit=draw(lengths),
+        windows=draw(hours),
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from voxint.gpu_phase.decide import FAR_FUTURE
@@ -29,6 +30,8 @@ from voxint.gpu_phase.outcomes import Done, Failed, Free, Granted, Held, Lost, P
 from voxint.gpu_phase.policy import BACKOFF_FIRST, BACKOFF_LONGEST, Policy
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from voxint.gpu_phase.plan import Seen
 
 P, C = Phase, Cause
@@ -73,6 +76,28 @@ class Tick:
 
     def conditions(self) -> set[Condition]:
         return {service.condition for service in self.seen.services or ()}
+
+    def in_hours(self, moment: datetime) -> bool:
+        """Whether GPU_PHASE_WINDOWS has this minute, by looking at each stretch. Days and draws are in UTC."""
+        minute = moment.hour * 60 + moment.minute
+        stretches = self.policy.windows.stretches
+        return not stretches or any(
+            begin <= minute < end or (end < begin and (minute < end or minute >= begin)) for begin, end in stretches
+        )
+
+    def hours_are_over(self) -> bool:
+        """Whether this phase began within the hours, and they have ended since."""
+        return self.in_hours(self.before.phase_since) and not self.in_hours(self.seen.now)
+
+    def room_for_a_turn(self) -> bool:
+        """Whether the hours go on for min dwell: looked at minute by minute."""
+        if not self.in_hours(self.seen.now):
+            return False
+        after, end = self.seen.now.replace(second=0, microsecond=0), self.seen.now + self.policy.min_dwell
+        while (after := after + timedelta(minutes=1)) < end:
+            if not self.in_hours(after):
+                return False
+        return True
 
 
 Rule = Callable[[Tick], str | None]
@@ -270,6 +295,8 @@ def a_switch_waits_for_its_time(t: Tick) -> str | None:
         return "a switch before min dwell"
     if t.before.retry_after is not None and now < t.before.retry_after:
         return "a switch before retry_after"
+    if not t.room_for_a_turn():
+        return "a switch outside the hours, or shortly before their end"
     return "a switch under a hold" if t.seen.hold_until is not None and now < t.seen.hold_until else None
 
 
@@ -283,6 +310,7 @@ def a_switch_that_is_due_begins(t: Tick) -> str | None:
         and now - t.before.phase_since >= t.policy.min_dwell
         and (t.before.retry_after is None or now >= t.before.retry_after)
         and (t.seen.hold_until is None or now >= t.seen.hold_until)
+        and t.room_for_a_turn()
         and t.made.cause is not C.UNKNOWN
     )
     return "work waits, and nothing keeps the switch back" if due else None
@@ -297,8 +325,10 @@ def audio_lasts_as_long_as_it_may(t: Tick) -> str | None:
             return "audio goes on at its limit"
         if empty and age >= t.policy.min_dwell:
             return "audio goes on with nothing to do"
+        if t.hours_are_over():
+            return "audio goes on after its hours"
     if t.went(P.AUDIO, P.DRAINING) and t.made.request is not RequestOutcome.ACTED and age < t.policy.max_audio:
-        return None if empty and age >= t.policy.min_dwell else "an early hand-back"
+        return None if (empty and age >= t.policy.min_dwell) or t.hours_are_over() else "an early hand-back"
     return None
 
 

@@ -16,12 +16,16 @@ from walk.world import (
     DEAD,
     FOREIGN,
     FREE,
+    HOURS_DECIDE,
+    IN_HOURS,
     IN_TURN,
     NO_REQUEST,
     NONE,
     NOW,
     OTHERS,
     OURS,
+    OVER_BEFORE,
+    OVER_SINCE,
     OWN_SERVICES_MAY_RUN,
     POLICY,
     POST_WORK_MAY_RUN,
@@ -161,6 +165,7 @@ class Walk:
         """Everything that can happen next."""
         yield from self.events(w)
         yield "time passes", self.later(w)
+        yield from self.clock(w)
         yield from self.broker_and_services(w)
         yield from self.ticks(w)
 
@@ -170,7 +175,17 @@ class Walk:
             gpu=gate.after_a_while(w.gpu),
             post=gate.after_a_while(w.post),
             hold=0,
+            hours=IN_HOURS,
         )
+
+    def clock(self, w: World) -> Iterator[tuple[str, World]]:
+        """What the hour of the day does; that a window begins is a part of `later`."""
+        if w.hours != IN_HOURS:
+            yield "time passes outside the hours", self.later(w)._replace(hours=w.hours)
+        elif w.row is not None and w.row.phase in HOURS_DECIDE:
+            yield "the hours were over before", w._replace(hours=OVER_BEFORE)
+            if w.row.age:
+                yield "the hours end", w._replace(hours=OVER_SINCE)
 
     def broker_and_services(self, w: World) -> Iterator[tuple[str, World]]:
         if w.broker in {OURS, STRAY}:
@@ -245,7 +260,7 @@ class Walk:
                 yield "a tick calls, and crashes before its save", crashed
             if rest:
                 continue
-            made = self.decisions.made(w.row, w.request, w.hold, w.gpu, w.post, saw)
+            made = self.decisions.made(w.row, (w.request, w.hold, w.hours), w.gpu, w.post, saw)
             if made.broken:
                 raise ViolationError(made.broken[0])
             yield f"tick {saw}", self.saved(crashed, w, made)
@@ -290,6 +305,7 @@ class Walk:
             now.post,
             request,
             now.hold if made.row.phase is Phase.LLM else 0,
+            now.hours if not made.moved and made.row.phase in HOURS_DECIDE else IN_HOURS,
         )
 
     # --- a world that is well ---
@@ -332,7 +348,7 @@ class Walk:
             answer, outside = tick.right_answer(call, outside)
             if call in FIELD:
                 saw = saw._replace(**{FIELD[call]: answer})
-        made = self.decisions.made(w.row, w.request, w.hold, w.gpu, w.post, saw)
+        made = self.decisions.made(w.row, (w.request, w.hold, w.hours), w.gpu, w.post, saw)
         after = self.saved(_outside(w, outside), w, made)
         if self.opened(Lane.POST, after.row) and after.broker in {OURS, STRAY}:
             raise ViolationError(

@@ -114,6 +114,8 @@ GUARDS = (
     _guard(decide, "backing_off", "a failure keeps the next try away", _always(value=False)),
     _guard(decide, "dwelt", "a phase lasts for min dwell", _always(value=True)),
     _guard(decide, "on_hold", "an operator's hold keeps a switch away", _always(value=False)),
+    _guard(decide, "in_window", "outside its hours, or shortly before their end, no switch begins by itself", _always(value=True)),
+    _guard(decide, "window_closed", "audio ends with the hours in which it began", _always(value=False)),
     _guard(decide, "_all_healthy", "audio begins when all are healthy", _always(value=True)),
     _guard(decide, "_forces_the_drain", "the release that ended audio does not force the drain",
            lambda _right: lambda seen: plan.release_asked(seen.request)),

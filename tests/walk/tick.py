@@ -33,7 +33,7 @@ from walk.world import (
     NOW,
     OTHERS,
     OURS,
-    POLICY,
+    POLICIES,
     QUEUED,
     RUNNING,
     RUNS,
@@ -159,12 +159,14 @@ class Decisions:
             status=_ANSWERS[saw.status],
         )
 
-    def _made(self, row: Row, request: int, hold: int, gpu: int, post: int, saw: Saw) -> Made:
+    def _made(self, row: Row, kept: tuple[int, int, int], gpu: int, post: int, saw: Saw) -> Made:
+        request, hold, hours = kept
+        policy = POLICIES[hours]
         before = self.state(row)
         work = WorkSeen(gpu in {QUEUED, BETWEEN, STALE}, gate.in_progress(gpu), gate.in_progress(post))
         seen = self.seen(saw, request, hold, work)
-        transition = machine.decide(before, seen, POLICY)
-        broken = tuple(phase_rules.broken(phase_rules.Tick(before, seen, POLICY, transition)))
+        transition = machine.decide(before, seen, policy)
+        broken = tuple(phase_rules.broken(phase_rules.Tick(before, seen, policy, transition)))
         after = transition.state
         return Made(
             row_of(after),

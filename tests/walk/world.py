@@ -6,11 +6,13 @@ Time is counted in units of 90 s, and every moment is told relative to now. What
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
 from voxint.gpu_phase.model import Lane, Phase, PhaseState, Request, RequestKind
 from voxint.gpu_phase.policy import Policy
+from voxint.gpu_phase.windows import Windows
 
 NOW: Final = datetime(2026, 5, 4, 12, tzinfo=UTC)
 UNIT: Final = timedelta(seconds=90)
@@ -23,6 +25,14 @@ POLICY: Final = Policy(
     stop_limit=UNIT,
     release_limit=UNIT,
 )
+# GPU_PHASE_WINDOWS: one is open, it was over when the phase began, it ended in this phase.
+IN_HOURS, OVER_BEFORE, OVER_SINCE = 0, 1, 2
+POLICIES: Final = {
+    IN_HOURS: POLICY,
+    OVER_BEFORE: replace(POLICY, windows=Windows.parse("13:00-14:00", UTC)),
+    OVER_SINCE: replace(POLICY, windows=Windows.parse("10:00-12:00", UTC)),
+}
+HOURS_DECIDE: Final = frozenset({Phase.LLM, Phase.AUDIO})
 AGE_THAT_COUNTS: Final = {
     Phase.LLM: 1,
     Phase.DRAINING_POST: 0,
@@ -77,6 +87,7 @@ class World(NamedTuple):
     post: int
     request: int
     hold: int
+    hours: int = IN_HOURS
 
 
 VARIABLES: Final = (
@@ -90,6 +101,8 @@ VARIABLES: Final = (
     ("post lane", "the same"),
     ("request", "none; release made in llm, in draining, or elsewhere; audio-now"),
     ("hold", "none; one unit long (set in llm, where no backoff is pending)"),
+    ("hours", ("GPU_PHASE_WINDOWS has a window open; it was over when this phase began; it ended in this phase (told in llm"
+     " and audio, where it can decide something)")),
 )  # fmt: skip
 """Each variable and its range, for people."""
 
@@ -107,7 +120,7 @@ ANSWERS: Final = (
 """What each call may bring, whatever the world is like."""
 
 EVENTS: Final = (
-    ("time", "passes by one unit, at any moment between two ticks"),
+    ("time", "passes by one unit, at any moment between two ticks; a window ends, and begins or not while time passes"),
     ("a crash", "after any call of a tick, and before its save; the next tick starts from what is stored"),
     ("broker", ("loses or expires a lease; gives it to somebody else, and takes it back")),
     ("services", "die; are started by others"),
