@@ -208,8 +208,6 @@ class Campaign:
         for thread in self._background:
             thread.join()
         self._clock(0)
-        # So many failures in a row make the wait before the next try long; a person would not sit it out either.
-        self.stack.parts.phase_store.record_request(RequestKind.AUDIO_NOW, "chaos, when the trouble is over")
         self._wait(began + self.limit)
         sampler.stopping.set()
         sampler.join()
@@ -358,6 +356,16 @@ class Campaign:
                 self.stack.parts.phase_store.record_request(RequestKind.RELEASE, "chaos, as the alert says")
                 self.result.requests += 1
 
+    def _go_on_now(self) -> None:
+        """What a person does once the trouble is over: not sit out the backoff that it has left behind."""
+        with contextlib.suppress(Exception):  # the database may just be starting again
+            loaded = self.stack.parts.phase_store.load()
+            state = loaded.stored.state if loaded.stored else None
+            waits = state is not None and state.phase is Phase.LLM and state.retry_after is not None
+            if waits and loaded.request is None and state.retry_after > loaded.now:
+                self.stack.parts.phase_store.record_request(RequestKind.AUDIO_NOW, "chaos, when the trouble is over")
+                self.result.requests += 1
+
     def _redis(self) -> redis.Redis:
         return redis.Redis.from_url(self.stack.valkey.url, socket_timeout=2)
 
@@ -384,6 +392,7 @@ class Campaign:
     def _wait(self, until: float) -> None:
         while time.monotonic() < until:
             self._look_after_error()
+            self._go_on_now()
             with contextlib.suppress(Exception):
                 if self._settled():
                     self.result.open_at_the_end = True

@@ -41,7 +41,8 @@ At times that the seed sets, until most of the work is done, one of these happen
 
 - killed with `kill -9`, started again after up to 1.5 s: {killed};
 - {trouble};
-- an operator asks for {requests}; where `error` has lasted for {looked_after:g} s, for the release, as the alert says.
+- an operator asks for {requests}; where `error` has lasted for {looked_after:g} s, for the release, as the alert says;
+  and once the trouble is over, for `audio-now` where it has left a backoff behind.
 
 Afterwards a campaign is *clean* where every recording is done, no stage was done twice, no stage began outside its
 lane, the two sides were never on the card together (looked at every 30 ms), every request was answered, a lane is open,
