@@ -354,7 +354,7 @@ class Stack:
         """What a person would look at."""
         parts = [json.dumps(self.status()), json.dumps(self.events()[-8:], indent=0), str(self.runs())]
         logs = ("logs", "--no-log-prefix", "--tail", "25")
-        parts += [self.dc(*logs, service, check=False).stdout for service in ("gpu-phase", "worker")]
+        parts += [self.dc(*logs, service, check=False).stdout for service in ("gpu-phase", "worker", "broker")]
         parts.append(self.dc("ps", "-a", "--format", "{{.Service}} {{.Status}}", check=False).stdout)
         return "\n".join(parts)
 

@@ -25,7 +25,11 @@ def start_model():
 def stop_model():
     if model is not None and model.poll() is None:
         model.terminate()
-        model.wait(30)
+        try:
+            model.wait(8)
+        except subprocess.TimeoutExpired:
+            model.kill()
+            model.wait()
 
 
 def told(call):
