@@ -87,14 +87,17 @@ def carry_out(line, run, capfd):
     return status, "".join(capfd.readouterr())
 
 
-@pytest.mark.parametrize("line", SHOWN)
-def test_a_command_of_the_documents_is_carried_out(line, day, capfd):
-    status, said = carry_out(line, day, capfd)
-    if status == 2 and "Missing argument" in said:
-        return  # the documents name the command, as in `voxint runs requeue`
-    assert status in {0, 1}, f"{SHOWN[line]}: {said}"
-    assert said.strip(), f"{SHOWN[line]}: it says nothing"
-    assert "Traceback" not in said
+def test_the_commands_of_the_documents_are_carried_out(day, capfd):
+    """On one day for all of them; those that delete come last."""
+    assert len(SHOWN) > 20
+    wrong = []
+    for line in sorted(SHOWN, key=lambda line: ("delete" in line or "cancel" in line, line)):
+        status, said = carry_out(line, day, capfd)
+        if status == 2 and "Missing argument" in said:
+            continue  # the documents name the command, as in `voxint runs requeue`
+        if status not in {0, 1} or not said.strip() or "Traceback" in said:
+            wrong.append(f"{SHOWN[line]}: voxint {line}: exit status {status}: {said}")
+    assert wrong == []
 
 
 def test_a_command_that_is_wrong_is_found(day, capfd):
