@@ -43,6 +43,7 @@ def test_a_host_is_set_up_and_the_broker_tried(folder, broker):
     assert done.returncode == 0, done.stderr
     assert f"The broker answers at http://127.0.0.1:{broker.port}/gpu/status: nobody holds" in done.stdout
     assert "docker compose -f compose.yaml -f compose.gpu.yaml -f compose.gpu-phase.yaml up -d" in done.stdout
+    assert "-m voxint_models.weights fetch" in done.stdout
     values = envfile.read((folder / ".env").read_text(encoding="utf-8"))
     assert values["GPU_LEASE_ACQUIRE_URL"] == f"{address}/gpu/acquire"
     assert stat.S_IMODE((folder / ".env").stat().st_mode) == 0o600
@@ -52,7 +53,9 @@ def test_a_host_is_set_up_and_the_broker_tried(folder, broker):
 
 
 def test_a_second_run_changes_nothing(folder):
-    assert run(folder, "--yes").returncode == 0
+    first = run(folder, "--yes")
+    assert first.returncode == 0
+    assert "fetch" not in first.stdout, "the CPU tier's models are in its images"
     before = (folder / ".env").read_text(encoding="utf-8")
     assert run(folder, "--yes").returncode == 0
     assert (folder / ".env").read_text(encoding="utf-8") == before

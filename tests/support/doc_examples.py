@@ -27,7 +27,7 @@ _INLINE = re.compile(r"`([^`\n]+)`")
 _LINE_OF_SETTINGS = re.compile(r"[A-Z][A-Z0-9_]*=")
 PROGRAMS = {"voxint": voxint, "voxint-broker": voxint_broker}
 _OURS = {f"{folder}{name}": name for name in PROGRAMS for folder in ("", ".venv/bin/")}
-COMPOSE_COMMANDS = {"up", "down", "exec", "run", "create", "build", "ps", "logs"}
+COMPOSE_COMMANDS = {"up", "down", "config", "exec", "run", "create", "build", "ps", "logs"}
 
 NOT_RUN = {
     "apt-get": "it installs packages on the host",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from voxint.cli.models import IN_COMPOSE
 from voxint.cli.output import CouldNotError, note, say, say_pairs
 
 if TYPE_CHECKING:
@@ -219,6 +220,8 @@ def _say_next(folder: Path, files: tuple[str, ...]) -> None:
     say("Next", "head")
     if folder.absolute() != Path.cwd():
         say(f"  cd {folder.absolute()}")
+    if "compose.cpu.yaml" not in files:  # that tier's models are in its images
+        say(f"  {IN_COMPOSE} fetch   # the weights, once; HF_TOKEN for pyannote")
     say(f"  docker compose {options} up -d")
     say("  docker compose exec api voxint doctor")
     say("COMPOSE_FILE in .env names the files: the -f options may be left out.")
