@@ -78,7 +78,7 @@ class Guard:
         if scope["method"] in SAFE:
             return None
         origin = headers.get("origin")
-        if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
+        if origin is not None and not _is_own(origin, host, scope["scheme"]):
             return PlainTextResponse("This request comes from another site.", status_code=403)
         if origin is None and headers.get("sec-fetch-site", "same-origin") not in {"same-origin", "none"}:
             return PlainTextResponse("This request comes from another site.", status_code=403)
@@ -88,6 +88,12 @@ class Guard:
         return any(
             name == allowed or (allowed.startswith("*.") and name.endswith(allowed[1:])) for allowed in self._allowed
         )
+
+
+def _is_own(origin: str, host: str, scheme: str) -> bool:
+    """Whether an origin is this console. Over TLS a page that came without it is another site's: anybody may have made it."""
+    found = urlsplit(origin)
+    return found.netloc.lower() == host.lower() and (scheme != "https" or found.scheme == "https")
 
 
 def host_name(host: str) -> str:

@@ -71,6 +71,8 @@ class JobRow:
     state: str
     asked: Moment
     error: str
+    cancels: str | None
+    """The kind to name where it can be cancelled; None where it is over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,7 +274,9 @@ def _job(job: Job, zone: tzinfo | None) -> JobRow:
     language = str(job.options.get("language", ""))
     percent = f", {job.progress:.0%}" if job.progress and job.state == "running" else ""
     state = _JOB_STATES.get(job.state, job.state) + percent
-    return JobRow(f"{words} ({language})" if language else words, state, moment(job.queued_at, zone), job.error or "")
+    cancels = job.kind if job.state in {"queued", "running"} else None
+    named = f"{words} ({language})" if language else words
+    return JobRow(named, state, moment(job.queued_at, zone), job.error or "", cancels)
 
 
 def _assets(data: Mapping[str, Any] | None) -> Assets | None:

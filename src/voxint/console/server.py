@@ -18,6 +18,8 @@ from voxint.settings import SettingsError
 from voxint.wiring import make
 
 if TYPE_CHECKING:
+    from fastapi import FastAPI
+
     from voxint.settings import Settings
     from voxint.wiring import Parts
 
@@ -37,8 +39,15 @@ def run(settings: Settings) -> int:
     set_up(json=settings.log_json)
     parts = make(settings)
     begin(parts, host)
-    config = uvicorn.Config(
-        make_console(parts, port),
+    server = uvicorn.Server(config_of(make_console(parts, port), settings, host, port))
+    server.run()
+    return 0 if server.started else 1
+
+
+def config_of(app: FastAPI, settings: Settings, host: str, port: int) -> uvicorn.Config:
+    """How the console is served: only the proxies of TRUSTED_PROXIES are believed when they say who asks, and how."""
+    return uvicorn.Config(
+        app,
         host=host,
         port=port,
         log_config=None,
@@ -48,9 +57,6 @@ def run(settings: Settings) -> int:
         forwarded_allow_ips=list(settings.trusted_proxies),
         timeout_graceful_shutdown=_STOP_SECONDS,
     )
-    server = uvicorn.Server(config)
-    server.run()
-    return 0 if server.started else 1
 
 
 def begin(parts: Parts, host: str) -> None:

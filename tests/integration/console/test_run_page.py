@@ -104,6 +104,23 @@ def test_what_is_asked_of_the_language_model_is_queued_once(console, made):
     assert browser.send(f"/runs/{made}/jobs", kind="lunch").status_code == 422
 
 
+def test_one_job_is_cancelled_and_the_others_stay(console, made):
+    browser = console()
+    for fields in ({"kind": "run_assets"}, {"kind": "translation", "language": "de"}):
+        assert browser.send(f"/runs/{made}/jobs", **fields).status_code == 303
+    assert browser.get(f"/runs/{made}").text.count(f'action="/runs/{made}/jobs/cancel"') == 2
+    assert browser.send(f"/runs/{made}/jobs/cancel", kind="run_assets").status_code == 303
+    page = browser.get(f"/runs/{made}").text
+    assert "Summary, chapters and action points: <b>cancelled</b>" in page
+    assert "Translation (de): <b>queued</b>" in page
+    assert page.count(f'action="/runs/{made}/jobs/cancel"') == 1
+    again = browser.send(f"/runs/{made}/jobs/cancel", kind="run_assets")
+    assert (again.status_code, "under way" in again.text) == (409, True)
+    assert browser.send(f"/runs/{made}/jobs/cancel", kind="transcribe").status_code == 422
+    assert browser.post(f"/runs/{made}/jobs/cancel", data={"kind": "translation"}).status_code == 403
+    assert "cancelled run_assets" in browser.get("/settings/record").text
+
+
 def test_a_recording_that_failed_on_its_way_shows_what_was_heard(console, engine, made):
     words = [{"text": " Good", "start": 0.1, "end": 0.4, "probability": None, "speaker": None}]
     with engine.begin() as connection:

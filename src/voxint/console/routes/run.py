@@ -32,7 +32,7 @@ Language = Annotated[str | None, Query(pattern=r"^[A-Za-z0-9-]{0,20}$")]
 Version = Annotated[int | None, Query(ge=1, le=1 << 30)]
 
 
-def register(app: FastAPI, console: Console) -> None:  # noqa: C901 - one small function a route
+def register(app: FastAPI, console: Console) -> None:  # noqa: C901, PLR0915 - one small function a route
     """Put the routes on the application."""
     parts = console.parts
 
@@ -128,6 +128,16 @@ def register(app: FastAPI, console: Console) -> None:  # noqa: C901 - one small 
         return console.then(
             request, f"/runs/{run_id}#more", f"{words}: queued. It is made in the language model's time."
         )
+
+    @app.post("/runs/{run_id}/jobs/cancel")
+    def cancel_job(request: Request, run_id: RunId, fields: Form) -> Response:
+        kind = fields.get("kind", "")
+        try:
+            parts.jobs.cancel(run_id, kind)
+        except ValueError as error:
+            raise _refused(error, run_id) from None
+        console.note(request, f"cancelled {kind} of recording {run_id}")
+        return console.then(request, f"/runs/{run_id}#more", f"{run_views.JOB_WORDS[kind]}: cancelled.")
 
 
 def _detail(console: Console, run_id: int) -> RunDetail:
