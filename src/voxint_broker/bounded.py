@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 Value = TypeVar("Value")
 
 _OUTPUT_SHOWN = 300
+"""Characters of a failed command's output that are told: of its end, where programs say what was wrong."""
 
 
 class StuckError(Exception):
@@ -90,9 +91,18 @@ def run(argv: Sequence[str], seconds: float) -> Ran:
     text = output.decode("utf-8", "replace")
     if process.returncode == 0:
         return Ran(0, text)
-    said = " ".join(text.split())[:_OUTPUT_SHOWN]
+    said = _end_of(text)
     how = f"exit status {process.returncode}" if process.returncode > 0 else f"signal {-process.returncode}"
     return Ran(process.returncode, text, f"{argv[0]}: {how}{': ' + said if said else ''}")
+
+
+def _end_of(output: str) -> str:
+    """The last of what was said, from the beginning of a word on."""
+    said = " ".join(output.split())
+    if len(said) <= _OUTPUT_SHOWN:
+        return said
+    _, _, whole_words = said[-_OUTPUT_SHOWN:].partition(" ")
+    return f"... {whole_words or said[-_OUTPUT_SHOWN:]}"
 
 
 def _kill_group(process: subprocess.Popen[bytes]) -> None:

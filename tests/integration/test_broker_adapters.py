@@ -143,11 +143,24 @@ def test_commands_stop_and_start(tmp_path, commands):
 def test_a_command_that_fails_is_told_with_its_words(tmp_path, commands):
     _, config = commands
     lm = adapter(tmp_path, **config)
-    with pytest.raises(ServiceError, match="exit status 1: Traceback"):
+    with pytest.raises(ServiceError, match=r"exit status 1: .*No such file or directory"):
         lm.stop(lm.levels()[0])
     config["start"] = ["/no/such/program"]
     with pytest.raises(ServiceError, match="cannot run /no/such/program: No such file"):
         adapter(tmp_path, **config).start()
+
+
+def test_of_a_program_that_says_much_the_end_is_told(tmp_path, commands):
+    _, config = commands
+    talks = "import sys; print('first words'); [print('noise', n) for n in range(200)]; sys.exit('CUDA error: out of memory')"
+    config["start"] = [sys.executable, "-c", talks]
+    with pytest.raises(ServiceError) as failed:
+        adapter(tmp_path, **config).start()
+    told = str(failed.value)
+    assert told.endswith("CUDA error: out of memory")
+    assert "exit status 1: ... noise" in told or "exit status 1: ... 1" in told, told
+    assert "first words" not in told
+    assert len(told) < 500
 
 
 @pytest.mark.parametrize(

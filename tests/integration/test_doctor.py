@@ -10,10 +10,10 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 from datetime import timedelta
 
 import pytest
+from answering import answering, http
 from docker_engine import PROJECT, SERVICE, FakeContainer, FakeEngine
 from doctor_world import environment
 from phase_world import FakeBroker
@@ -48,39 +48,6 @@ def examine(tmp_path, database_url, redis_url):
             return {finding.code: finding for finding in run_checks(parts)}
 
         yield run
-
-
-@contextlib.contextmanager
-def listener(reply=b""):
-    """Accepts connections and says one thing to each; nothing where `reply` is empty."""
-    server = socket.create_server(("127.0.0.1", 0))
-    kept = []
-
-    def serve():
-        with contextlib.suppress(OSError):
-            while True:
-                connection, _ = server.accept()
-                kept.append(connection)
-                if reply:
-                    connection.recv(4096)
-                    connection.sendall(reply)
-                    connection.close()
-
-    thread = threading.Thread(target=serve, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.getsockname()[1]}"
-    finally:
-        server.shutdown(socket.SHUT_RDWR)
-        server.close()
-        thread.join(5)
-        for connection in kept:
-            connection.close()
-
-
-def http(status, body=b"", kind="application/json"):
-    head = f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
-    return head.encode() + body
 
 
 def test_database_reachable_and_at_this_versions_schema(examine, engine):
@@ -177,7 +144,7 @@ FAULTS = {
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_service_that_answers_wrongly_is_a_failure_in_llm(examine, engine, fault):
     store_phase(engine, "llm")
-    with listener(FAULTS[fault]) as url:
+    with answering(FAULTS[fault]) as url:
         found = examine(WHISPER_URL=url, LLM_BASE_URL=f"{url}/v1")
     assert found["service whisper"].severity is Severity.FAIL
     assert found["service pyannote"].severity is Severity.OFF
@@ -194,7 +161,7 @@ def test_tls_and_silence_are_failures_and_an_unknown_name_is_off(examine, engine
         return real(name, *arguments, **options)
 
     monkeypatch.setattr(socket, "getaddrinfo", no_such_name)  # a name server may take its time to say so
-    with listener(b"plain text\r\n\r\n") as plain, listener() as silent:
+    with answering(b"plain text\r\n\r\n") as plain, answering(None) as silent:
         found = examine(
             WHISPER_URL=plain.replace("http://", "https://"), PYANNOTE_URL=silent, TITANET_URL="http://nobody.invalid"
         )
@@ -236,7 +203,7 @@ def test_the_language_model_is_off_in_audio_and_a_failure_in_llm(examine, engine
     store_phase(engine, "llm")
     assert examine()["llm endpoint llm"].severity is Severity.FAIL
     models = http("200 OK", b'{"data": [{"id": "m"}]}')
-    with listener(models) as url:
+    with answering(models) as url:
         assert examine(LLM_BASE_URL=f"{url}/v1")["llm endpoint llm"].severity is Severity.OK
     assert examine(LLM_ENABLED="false")["llm endpoint"].severity is Severity.OFF
 
@@ -244,7 +211,7 @@ def test_the_language_model_is_off_in_audio_and_a_failure_in_llm(examine, engine
 def test_a_service_that_works_on_the_cpu_of_a_gpu_host_is_a_warning(examine, engine):
     store_phase(engine, "audio")
     on = {device: http("200 OK", f'{{"status": "ok", "device": "{device}"}}'.encode()) for device in ("cpu", "cuda")}
-    with listener(on["cuda"]) as cuda, listener(on["cpu"]) as cpu:
+    with answering(on["cuda"]) as cuda, answering(on["cpu"]) as cpu:
         good = examine(COMPUTE_TIER="gpu", WHISPER_URL=cuda, PYANNOTE_URL=cuda, TITANET_URL=cuda)
         wrong = examine(COMPUTE_TIER="gpu", WHISPER_URL=cpu, PYANNOTE_URL=cuda, TITANET_URL=cuda)
         rocm = examine(COMPUTE_TIER="rocm", WHISPER_URL=cuda, PYANNOTE_URL=cpu, TITANET_URL=cpu)
@@ -277,17 +244,29 @@ def test_a_service_that_works_on_the_cpu_of_a_gpu_host_is_a_warning(examine, eng
 )
 def test_the_real_client_s_words_on_a_real_socket(examine, engine, answer, severity, words):
     store_phase(engine, "llm")
-    with listener(answer) as url:
+    with answering(answer) as url:
         found = examine(broker="real", GPU_LEASE_STATUS_URL=f"{url}/gpu/status", GPU_LEASE_TOKEN="hush-token")
     assert found["broker"].severity == severity
     assert words in found["broker"].text
     assert "hush-token" not in str(found)
 
 
+def test_a_broker_that_hangs_is_to_be_restarted(examine, engine):
+    store_phase(engine, "llm")
+
+    def said(reason):
+        failed = Failed(f"cannot reach the broker at http://b/status: {reason}")
+        return examine(broker=FakeBroker(answers={"status": failed}))["broker"].text
+
+    hint = "the broker hangs: restart it (`systemctl restart voxint-broker`"
+    assert hint in said("no complete answer within 10 s (timed out)")
+    assert "restart" not in said("connection refused")
+
+
 def test_a_broker_whose_clock_is_wrong_is_a_warning(examine, engine):
     store_phase(engine, "llm")
     free = http("200 OK\r\nDate: Mon, 30 Nov 2020 12:00:00 GMT", b'{"state": "free", "holder": null, "lease_id": null}')
-    with listener(free) as url:
+    with answering(free) as url:
         found = examine(broker="real", GPU_LEASE_STATUS_URL=f"{url}/gpu/status")
     assert found["broker"].severity is Severity.OK
     assert found["broker clock"].severity is Severity.WARN

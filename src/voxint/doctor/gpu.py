@@ -14,7 +14,7 @@ from voxint.doctor.expected import Probe, Side, finding
 from voxint.doctor.finding import Finding, Severity
 from voxint.gpu_phase.model import HOLDER, Phase
 from voxint.gpu_phase.outcomes import Failed, Held
-from voxint.gpu_phase.reasons import clean, held_by_another
+from voxint.gpu_phase.reasons import clean, held_by_another, mend
 from voxint.gpu_phase.wording.figures import span
 from voxint.gpu_phase.wording.phases import sharing_line
 from voxint.lease.client import LeaseClient
@@ -122,7 +122,7 @@ def _of_status(status: StatusOutcome, around: Surroundings, url: str) -> list[Fi
     phase = view.phase if view else None
     match status:
         case Failed(reason):
-            return [Finding("broker", Severity.FAIL, f"{clean(reason)}{_container_hint(url, settings)}")]
+            return [Finding("broker", Severity.FAIL, f"{clean(reason)}{mend(reason)}{_container_hint(url, settings)}")]
         case Held(holder=holder) if holder != HOLDER:
             severity = Severity.WARN if phase is Phase.LLM else Severity.FAIL
             return [Finding("broker", severity, f"{shown(url)} answers: {held_by_another(holder)}")]

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from voxint.gpu_phase.policy import Policy
 
 NO_ANSWER = "the language model does not answer"
+HANGS = "no complete answer within"
+"""What a call says of a broker that is there and does not answer to the end."""
 NOT_INSPECTED = "could not inspect"
 NOT_ASKED = "could not ask the broker who holds the GPU"
 NOT_TAKEN_BACK = "could not hand the GPU back"
@@ -139,6 +141,16 @@ def llm_not_ready(llm: LlmSeen | None) -> str | None:
     if llm is None or llm.ready:
         return None
     return f"{NO_ANSWER}: {llm.detail}" if llm.detail else NO_ANSWER
+
+
+def mend(reason: str | None) -> str:
+    """What a person can do about a reason; empty where the reason itself says it. It follows the reason."""
+    if reason is None or HANGS not in reason:
+        return ""
+    return (
+        "; the broker hangs: restart it (`systemctl restart voxint-broker` on its host; where `voxint standalone` runs it,"
+        " stop that and start it again)"
+    )
 
 
 def blind(seen: Seen) -> str | None:

@@ -19,6 +19,7 @@ import httpx
 
 from voxint.gpu_phase.model import HOLDER
 from voxint.gpu_phase.outcomes import Failed
+from voxint.gpu_phase.reasons import HANGS
 from voxint.lease import answers
 from voxint.lease.answers import Answer
 
@@ -108,7 +109,7 @@ class _Exchange:
             return answer
         self._cut()
         # A code that had come says more than the body that did not end: a release, for one, is judged by it alone.
-        timed_out = f"no complete answer within {seconds:g} s (timed out)"
+        timed_out = f"{HANGS} {seconds:g} s (timed out)"
         if isinstance(answer, Answer):
             return Answer(answer.status, None, timed_out, answer.date, self._secrets)
         return Failed(timed_out)

@@ -517,3 +517,31 @@ def test_a_refused_request_says_what_is_left_of_the_time_when_sharing_was_on():
     left = requests.off_words(view_of(Phase.AUDIO, policy=off)).splitlines()
     assert left == [clean, phases.leftover(view_of(Phase.AUDIO, policy=off))]
     assert "the stored phase is audio and a lease is recorded" in left[1]
+
+
+HUNG = "could not ask the broker who holds the GPU: cannot reach the broker at http://b/status: no complete answer within 10 s (timed out)"
+RESTART = (
+    "the broker hangs: restart it (`systemctl restart voxint-broker` on its host; where `voxint standalone` runs it,"
+    " stop that and start it again)"
+)
+
+
+def test_a_broker_that_hangs_is_to_be_restarted_status_doctor_and_banner_say():
+    view = view_of(Phase.LLM, gpu=(1, 0), state=answered(note=HUNG))
+    said = f"until this is mended: {HUNG}; {RESTART}"
+    assert said in dict(phases.status_lines(view, UTC))["gpu lane"]
+    assert phases.sharing_line(view, UTC) == (
+        "warn",
+        f"llm: the language model has the GPU. No switch to audio begins {said}",
+    )
+    assert any(said in notice.text for notice in notices.notices(view, UTC))
+
+
+def test_a_hand_back_that_ended_at_a_broker_that_hangs_says_so_too():
+    state = state_of(Phase.ERROR, last_error="could not release the GPU: no complete answer within 10 s (timed out)")
+    assert f"(timed out); {RESTART}. It is tried again" in phases.error_words(view_of(Phase.ERROR, state=state), UTC)
+
+
+def test_a_broker_that_is_not_there_is_not_said_to_hang():
+    view = view_of(Phase.LLM, gpu=(1, 0), state=answered(note=NOT_ASKED))
+    assert "restart it" not in dict(phases.status_lines(view, UTC))["gpu lane"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from voxint.gpu_phase.model import Cause, Phase, RequestKind
-from voxint.gpu_phase.reasons import NOT_HANDED_BACK, NOT_TAKEN_BACK, clean
+from voxint.gpu_phase.reasons import NOT_HANDED_BACK, NOT_TAKEN_BACK, clean, mend
 from voxint.gpu_phase.view import NO_PHASE
 from voxint.gpu_phase.wording import figures
 
@@ -177,7 +177,7 @@ def _waits_for(view: PhaseView) -> str:
 def no_switch(view: PhaseView) -> str:
     """Something that must be known could not be asked: what does not happen, and why."""
     what = "the broker is not asked for the GPU" if view.phase is Phase.ACQUIRING else "no switch to audio begins"
-    return f"{what} until this is mended: {figures.phrase(view.blind or '')}"
+    return f"{what} until this is mended: {figures.phrase(view.blind or '')}{mend(view.blind)}"
 
 
 def not_run_since(view: PhaseView, zone: tzinfo | None) -> str:
@@ -234,7 +234,7 @@ def error_words(view: PhaseView, zone: tzinfo | None) -> str:
     else:
         again = "It is tried again at the next tick"
     return (
-        f"the GPU could not be handed back: {cause}. {again}; `voxint gpu-phase release` tries at once,"
+        f"the GPU could not be handed back: {cause}{mend(cause)}. {again}; `voxint gpu-phase release` tries at once,"
         " after the cause is mended"
     )
 
