@@ -80,6 +80,8 @@ def load(options: Options) -> Llama:
     wish.model.path = str(path)
     wish.n_ctx = CONTEXT_TOKENS
     wish.n_parallel = 1
+    # llama.cpp keeps the state of past conversations in up to 8 GiB of memory, unless it is told not to.
+    wish.cache_ram_mib = 0
     wish.cpuparams.n_threads = options.threads
     wish.verbosity = 0
     # The library opens a port of its own, which nobody is told of and nobody can use.

@@ -192,3 +192,12 @@ def test_a_moved_segment_keeps_the_rest():
     assert moved(segment, 100.0, 1.5) == Segment(
         101.0, 101.5, " a", (Word(" a", 101.0, 101.5, 0.5),), (3,), 0.2, -0.4, 1.5, 0.1
     )
+
+
+def test_the_device_is_where_the_model_says_that_it_is_now():
+    model = Model()
+    model.model = SimpleNamespace(device="cpu", device_index=[0])
+    made = engine(model)
+    assert made.device() == "cpu"
+    model.model.device, model.model.device_index = "cuda", [1]
+    assert made.device() == "cuda:1"
