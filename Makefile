@@ -63,6 +63,15 @@ test-openapi: setup-dev ## schemathesis against the broker's OpenAPI document (f
 	@test -x build/schemathesis/bin/st || { $(PY) -m venv build/schemathesis && build/schemathesis/bin/python -m pip install -q 'schemathesis==4.32.5'; }
 	@EXAMPLES=$(or $(EXAMPLES),100) $(PY) scripts/openapi_check.py
 
+bench: setup-dev ## everything that is measured, anew: benchmarks/results.json and docs/benchmarks.md (15 minutes; PARTS="gate cli" for some)
+	@PYTHONPATH=tests/support:tests/chaos $(PY) benchmarks/run.py $(PARTS)
+
+bench-quick: setup-dev ## ratios beside those that are kept: fails where one is worse than twice as bad (2 minutes)
+	@PYTHONPATH=tests/support:tests/chaos $(PY) benchmarks/run.py --quick
+
+bench-page: setup-dev ## docs/benchmarks.md anew from benchmarks/page.md and benchmarks/results.json
+	@$(PY) benchmarks/page.py
+
 bench-broker: setup-dev ## what the broker costs over the service's own stop and start, and while it idles
 	@$(PY) benchmarks/broker_switch.py 50
 

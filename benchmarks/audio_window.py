@@ -18,12 +18,18 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from figures import RATIO, Row, row
+from ground import BUILD
+from sqlalchemy import text
+
 from voxint.standalone.demo.session import Session
 from voxint.standalone.environment import processors
 from voxint.standalone.home import Home
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from voxint.wiring import Parts
 
 SETTINGS = {"GPU_PHASE_TICK_SECONDS": "5", "GPU_PHASE_MIN_DWELL_SECONDS": "0"}
 SECONDS = {"whisper": 6.0, "pyannote": 4.0, "titanet": 1.0}
@@ -40,7 +46,7 @@ def recordings(folder: Path, count: int) -> list[Path]:
             file.setnchannels(1)
             file.setsampwidth(2)
             file.setframerate(16_000)
-            file.writeframes(bytes([number + 1, 16, 0, 3]) * 32_000)
+            file.writeframes(bytes([number % 250 + 1, 16, 0, 3]) * 32_000)
         made.append(path)
     return made
 
@@ -66,6 +72,86 @@ def share(served: list[tuple[float, float]]) -> float:
     return sum(end - begin for begin, end in served) / (last - first)
 
 
+def worked_off(into: Path, count: int, seconds: dict[str, float], *, ahead: bool = False) -> dict[str, Any]:
+    """Work recordings off on a standalone with stand-ins that take so many seconds for an answer.
+
+    Gives each service's calls, and the wall time from the first recording's arrival until the last one's end, in seconds.
+    """
+    shutil.rmtree(into, ignore_errors=True)
+    home = Home(into / "data")
+    home.make()
+    control = into / "stubs.json"
+    control.write_text(json.dumps({name: {"answer_seconds": value} for name, value in seconds.items()}))
+    environ = {**os.environ, **SETTINGS, "STUB_CONTROL": str(control)}
+    environ |= {"GPU_PHASE_PREPARE_AHEAD": "true"} if ahead else {}
+    with Session(home, environ, stand_ins=True) as session:
+        parts = session.up()
+        runs = [parts.run_store.add(path).id for path in recordings(into, count)]
+        parts.publisher.wake_phase()
+        end = time.monotonic() + LIMIT_SECONDS
+        while time.monotonic() < end:
+            session.check()
+            if _all_done(parts, len(runs)):
+                break
+            time.sleep(0.5)
+        else:
+            raise SystemExit(f"the recordings were not done within {LIMIT_SECONDS:g} s")
+        with parts.engine.begin() as connection:
+            times = {name: float(connection.execute(text(query)).scalar_one()) for name, query in TIMES.items()}
+    served = calls(home.card_ledger.read_text(encoding="utf-8").splitlines())
+    shutil.rmtree(into)
+    return {"calls": served, **times}
+
+
+TIMES = {
+    "wall_seconds": "SELECT extract(epoch FROM max(finished_at) - min(created_at)) FROM run",
+    "on_the_gpu_seconds": (
+        "SELECT extract(epoch FROM max(ended_at) - min(started_at)) FROM stage_execution"
+        " WHERE kind IN ('acquire', 'prepare', 'transcribe', 'diarize_embed')"
+    ),
+    "afterwards_seconds": (
+        "SELECT extract(epoch FROM max(ended_at) - min(started_at)) FROM stage_execution"
+        " WHERE kind IN ('enhance_match', 'finalize')"
+    ),
+}
+
+
+def _all_done(parts: Parts, count: int) -> bool:
+    with parts.engine.begin() as connection:
+        counted = connection.execute(text("SELECT status, count(*) FROM run GROUP BY status")).all()
+    failed = [status for status, _ in counted if status not in {"queued", "running", "done"}]
+    if failed:
+        raise SystemExit(f"a recording was {failed[0]}")
+    return [tuple(each) for each in counted] == [("done", count)]
+
+
+def covered(spans: Iterable[tuple[float, float]]) -> float:
+    """The seconds in which at least one of these was going on."""
+    total, until = 0.0, float("-inf")
+    for begin, end in sorted(spans):
+        total += max(0.0, end - max(begin, until))
+        until = max(until, end)
+    return total
+
+
+def scaled(scale: float) -> dict[str, float]:
+    """What each model takes for an answer."""
+    return {name: value * scale for name, value in SECONDS.items()}
+
+
+def measure(*, quick: bool = False) -> list[Row]:
+    """A window of 10 and one of 100 recordings; in `make bench-quick` of 10, with quick models, alone."""
+    rows = []
+    for count, scale in ((10, 0.2),) if quick else ((10, 0.2), (10, 1.0), (100, 0.2)):
+        found = worked_off(BUILD / "window", count, scaled(scale))
+        busy = share(found["calls"]["whisper"])
+        name = (
+            f"window of {count} recordings, whisper {SECONDS['whisper'] * scale:g} s each: share that whisper is busy"
+        )
+        rows.append(row(name, busy, RATIO, 1, LEAST_SHARE, bound="at least"))
+    return rows
+
+
 def main() -> int:
     """Measure, print, and write the figures; 1 where whisper waited too long."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -75,28 +161,8 @@ def main() -> int:
     parser.add_argument("--into", type=Path, default=Path("build") / "audio-window")
     chosen = parser.parse_args()
     into = chosen.into.absolute()
-    shutil.rmtree(into, ignore_errors=True)
-    home = Home(into / "data")
-    home.make()
-    control = into / "stubs.json"
-    seconds = {name: value * chosen.scale for name, value in SECONDS.items()}
-    control.write_text(json.dumps({name: {"answer_seconds": value} for name, value in seconds.items()}))
-    environ = {**os.environ, **SETTINGS, "STUB_CONTROL": str(control)}
-    environ |= {"GPU_PHASE_PREPARE_AHEAD": "true"} if chosen.ahead else {}
-    with Session(home, environ, stand_ins=True) as session:
-        parts = session.up()
-        runs = [parts.run_store.add(path).id for path in recordings(into, chosen.recordings)]
-        parts.publisher.wake_phase()
-        end = time.monotonic() + LIMIT_SECONDS
-        while time.monotonic() < end:
-            session.check()
-            states = [parts.run_store.get(run) for run in runs]
-            if all(state is not None and state.status == "done" for state in states):
-                break
-            time.sleep(0.5)
-        else:
-            raise SystemExit(f"the recordings were not done within {LIMIT_SECONDS:g} s")
-    served = calls(home.card_ledger.read_text(encoding="utf-8").splitlines())
+    seconds = scaled(chosen.scale)
+    served = worked_off(into, chosen.recordings, seconds, ahead=chosen.ahead)["calls"]
     document = {
         "recordings": chosen.recordings,
         "answer_seconds": seconds,
@@ -110,7 +176,6 @@ def main() -> int:
     result.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     print(json.dumps(document, indent=1))
     print(f"written to {result}")
-    shutil.rmtree(into)
     good = document["busy_share"]["whisper"] >= LEAST_SHARE and set(document["calls"].values()) == {chosen.recordings}
     return 0 if good else 1
 

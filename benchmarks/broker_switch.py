@@ -8,6 +8,7 @@ start, first answer) stands beside it. Then the broker idles as a process, and i
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -15,19 +16,28 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.request
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from figures import RATIO, Row, median, percentile, row
+
 from voxint_broker.config import check
 from voxint_broker.serving import make_broker
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from voxint_broker.engine import Broker
 
 IDLE_SECONDS = 20.0
+CLIENTS = 100
+ASKS = 5
+MOST_MILLISECONDS = 25.0
+MOST_IDLE_PERCENT = 1.0
 
 SERVICE = """
 import os, signal, socket, sys, time
@@ -124,12 +134,6 @@ class Measured:
         return (held - begun) + (free - again), stopping, starting
 
 
-def percentile(values: list[float], share: float) -> float:
-    """The value below which this share of them lies."""
-    ordered = sorted(values)
-    return ordered[min(round(share * (len(ordered) - 1)), len(ordered) - 1)]
-
-
 def line(name: str, seconds: list[float]) -> str:
     """A row of the table, in milliseconds."""
     return f"{name:<34} p50 {statistics.median(seconds) * 1000:7.1f}   p95 {percentile(seconds, 0.95) * 1000:7.1f}"
@@ -139,19 +143,11 @@ def idle_share(folder: Path) -> float:
     """The share of one processor that an idle broker with one service uses."""
     at, door = port(), port()
     (folder / "broker.toml").write_text(_idle_config(folder, door, at))
-    process = subprocess.Popen(
-        [sys.executable, "-m", "voxint_broker", "serve", "--config", str(folder / "broker.toml")],
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        until_ready(f"http://127.0.0.1:{door}/readyz")
+    with _broker_process(folder, door) as process:
         time.sleep(2)
         before = _ticks(process.pid)
         time.sleep(IDLE_SECONDS)
         return (_ticks(process.pid) - before) / os.sysconf("SC_CLK_TCK") / IDLE_SECONDS
-    finally:
-        process.terminate()
-        process.wait(20)
 
 
 def _idle_config(folder: Path, door: int, at: int) -> str:
@@ -168,28 +164,104 @@ def _ticks(pid: int) -> int:
     return int(fields[11]) + int(fields[12])
 
 
+def switched(switches: int, folder: Path) -> tuple[list[float], list[tuple[float, float, float]]]:
+    """So many by hand and by the broker, in turns, in seconds."""
+    measured = Measured(folder)
+    measured.broker.start()
+    at = port()
+    command, url = argv(at, folder / "by-hand"), f"http://127.0.0.1:{at}/"
+    process = subprocess.Popen(command, start_new_session=True)
+    hand, ours = [], []
+    try:
+        until(measured.broker, "free")
+        until_ready(url)
+        for _ in range(switches):
+            process, seconds = by_hand(process, command, url)
+            hand.append(seconds)
+            ours.append(measured.switch())
+    finally:
+        process.kill()
+        process.wait()
+        measured.broker.stop(stop_services=True)
+    return hand, ours
+
+
+def hundred_clients(folder: Path) -> list[float]:
+    """A hundred clients that ask for the status at the same moment, each with a connection of its own, in seconds."""
+    at, door = port(), port()
+    (folder / "broker.toml").write_text(_idle_config(folder, door, at))
+    took: list[float] = []
+    with _broker_process(folder, door):
+        together = threading.Barrier(CLIENTS)
+
+        def client() -> None:
+            together.wait(60)
+            for _ in range(ASKS):
+                begun = time.monotonic()
+                with urllib.request.urlopen(f"http://127.0.0.1:{door}/gpu/status", timeout=30) as answer:
+                    answer.read()
+                took.append(time.monotonic() - begun)
+
+        threads = [threading.Thread(target=client) for _ in range(CLIENTS)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    if len(took) != CLIENTS * ASKS:
+        raise SystemExit(f"{CLIENTS * ASKS - len(took)} of {CLIENTS * ASKS} questions for the status had no answer")
+    return took
+
+
+@contextlib.contextmanager
+def _broker_process(folder: Path, door: int) -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "voxint_broker", "serve", "--config", str(folder / "broker.toml")],
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        until_ready(f"http://127.0.0.1:{door}/readyz")
+        yield process
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+def measure(*, quick: bool = False) -> list[Row]:
+    """The broker's own part of a switch; and, if there is time, its idle processor time and a hundred clients."""
+    switches = 10 if quick else 50
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        hand, ours = switched(switches, folder)
+        own = [each[1] + each[2] for each in ours]
+        rows = [
+            row("broker: stop and start by hand, p95", percentile(hand, 0.95) * 1000, "ms", switches),
+            row(
+                "broker: its own part of an acquire, p95", percentile([e[1] for e in ours], 0.95) * 1000, "ms", switches
+            ),
+            row(
+                "broker: its own part of a release, p95", percentile([e[2] for e in ours], 0.95) * 1000, "ms", switches
+            ),
+            row("broker: its own part of both, median", median(own) * 1000, "ms", switches),
+            row("broker: its own part of both, p95", percentile(own, 0.95) * 1000, "ms", switches, MOST_MILLISECONDS),
+            row(
+                "broker: its own part over stop and start by hand, medians", median(own) / median(hand), RATIO, switches
+            ),
+        ]
+        if not quick:
+            took = hundred_clients(folder)
+            name = f"broker: the status, {CLIENTS} clients at once"
+            rows.append(row(f"{name}, median", median(took) * 1000, "ms", len(took)))
+            rows.append(row(f"{name}, p99", percentile(took, 0.99) * 1000, "ms", len(took)))
+            rows.append(row("broker: idle, of one processor", idle_share(folder) * 100, "%", 1, MOST_IDLE_PERCENT))
+    return rows
+
+
 def main() -> None:
     """Measure, and print."""
     switches = int(sys.argv[1]) if len(sys.argv) > 1 else 50
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        measured = Measured(folder)
-        measured.broker.start()
-        at = port()
-        command, url = argv(at, folder / "by-hand"), f"http://127.0.0.1:{at}/"
-        process = subprocess.Popen(command, start_new_session=True)
-        hand, ours = [], []
-        try:
-            until(measured.broker, "free")
-            until_ready(url)
-            for _ in range(switches):
-                process, seconds = by_hand(process, command, url)
-                hand.append(seconds)
-                ours.append(measured.switch())
-        finally:
-            process.kill()
-            process.wait()
-            measured.broker.stop(stop_services=True)
+        hand, ours = switched(switches, folder)
         load = os.getloadavg()[0]
         print(f"{switches} switches, {os.cpu_count()} processors, load {load:.1f}; milliseconds")
         print(line("stop and start by hand", hand))

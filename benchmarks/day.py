@@ -14,6 +14,8 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from figures import Row, row
+
 from voxint.gpu_phase.policy import Policy
 from voxint.gpu_phase.simulate import Arrival, Simulation, World, least_away, quantile
 
@@ -103,21 +105,18 @@ def picture(rows: list[dict[str, object]]) -> str:
                 for index, row in enumerate(chosen)
             )
             parts.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2"/>')
-        for index, row in enumerate(chosen):
+        for index, each in enumerate(chosen):
             x = x0 + width * index / (len(chosen) - 1)
             parts.append(
-                f'<text x="{x:.1f}" y="{56 + height}" text-anchor="middle">{row["min_dwell_minutes"]:g}</text>'
+                f'<text x="{x:.1f}" y="{56 + height}" text-anchor="middle">{each["min_dwell_minutes"]:g}</text>'
             )
     legend = "min dwell in minutes; brown: wait until heard, p95, minutes; blue: language model away, minutes"
     parts.append(f'<text x="{left}" y="250">{legend}</text></svg>')
     return "\n".join(parts) + "\n"
 
 
-def main() -> int:
-    """Measure all, write, print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--into", type=Path, default=ROOT)
-    into = parser.parse_args().into
+def all_rows() -> list[dict[str, object]]:
+    """Every pattern under every setting."""
     rows = []
     for pattern in ("office", "backlog", "trickle"):
         for audio in AUDIO:
@@ -131,6 +130,11 @@ def main() -> int:
                             tick=timedelta(seconds=tick),
                         )
                         rows.append(measure(pattern, policy))
+    return rows
+
+
+def write(rows: list[dict[str, object]], into: Path) -> None:
+    """The numbers, and the picture."""
     (into / "build").mkdir(exist_ok=True)
     (into / "build" / "day.json").write_text(
         json.dumps({"seed": SEED, "rows": rows}, indent=1) + "\n", encoding="utf-8"
@@ -138,6 +142,43 @@ def main() -> int:
     target = into / "docs" / "explanation" / "settings-of-a-day.svg"
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(picture(rows), encoding="utf-8")
+
+
+SHOWN = {"min_dwell_minutes": (2.0, 10.0), "max_audio_minutes": (120.0,), "tick_seconds": (30.0,)}
+"""The settings whose rows stand among the other figures: the recommended dwell, and the default one."""
+
+
+def figures(rows: list[dict[str, object]]) -> list[Row]:
+    """Some of them as figures. Everything is computed: n is the number of recordings of the day."""
+    found = []
+    for each in rows:
+        if all(each[name] in values for name, values in SHOWN.items()):
+            name = f"day of {each['pattern']}, min dwell {each['min_dwell_minutes']:g} min"
+            count = len(recordings(str(each["pattern"])))
+            found += [
+                row(f"{name}: {words}", float(str(each[f"{what}_minutes"])), "min", count)
+                for what, words in WORDS.items()
+            ]
+    return found
+
+
+WORDS = {
+    "heard_p50": "wait until heard, median",
+    "heard_p95": "wait until heard, p95",
+    "done_p95": "wait until done, p95",
+    "llm_away": "language model away",
+    "least_away": "language model away, lower bound",
+    "unused": "the GPU away from it and unused",
+}
+
+
+def main() -> int:
+    """Measure all, write, print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--into", type=Path, default=ROOT)
+    into = parser.parse_args().into
+    rows = all_rows()
+    write(rows, into)
     print(f"seed {SEED}")
     print(table(rows))
     return 0

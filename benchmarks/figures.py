@@ -46,13 +46,11 @@ class Row:
         return self.value <= self.limit if self.bound == "at most" else self.value >= self.limit
 
 
-def row(  # noqa: PLR0913 - the columns of a table
-    name: str, value: float, unit: str, n: int, limit: float | None = None, bound: Bound | None = None
-) -> Row:
+def row(name: str, value: float, unit: str, n: int, limit: float | None = None, *, bound: Bound | None = None) -> Row:
     """A row of this moment, on this machine, of this commit."""
     if limit is not None and bound is None:
         bound = "at most"
-    digits = 4 if abs(value) < 10 else 1  # noqa: PLR2004 - as many as mean something
+    digits = 4 if abs(value) < 10 else 1
     return Row(
         name,
         round(value, digits),
@@ -117,7 +115,9 @@ def worsened(kept: Sequence[Row], new: Sequence[Row]) -> list[str]:
         if before is None:
             found.append(f"{each.name}: {each.value:g}, and no such row is kept in {RESULTS.name}")
         elif _factor(each, before) > WORSE_BY:
-            found.append(f"{each.name}: {each.value:g}, where {before.value:g} is kept: worse by {_factor(each, before):.1f}")
+            found.append(
+                f"{each.name}: {each.value:g}, where {before.value:g} is kept: worse by {_factor(each, before):.1f}"
+            )
     return found
 
 

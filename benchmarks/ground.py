@@ -15,7 +15,7 @@ from voxint.standalone.postgres import EmbeddedPostgres
 from voxint.standalone.valkey import EmbeddedValkey
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 ROOT = Path(__file__).parents[1]
 BUILD = ROOT / "build" / "bench"
@@ -35,19 +35,30 @@ def folder(name: str) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def database() -> Iterator[str]:
-    """The address of a migrated, empty database on a server with the settings that a standalone's has."""
+def server() -> Iterator[Callable[[str], str]]:
+    """Makes migrated, empty databases by name, and gives their addresses. The server has a standalone's settings."""
     with folder("postgres") as place:
-        server = EmbeddedPostgres(place / "data", place / "server.log", options={"max_connections": "100"})
-        server.start()
-        try:
-            server.make_database("voxint")
-            engine = make_engine(server.url("voxint"))
+        running = EmbeddedPostgres(place / "data", place / "server.log", options={"max_connections": "100"})
+        running.start()
+
+        def make(name: str) -> str:
+            running.make_database(name)
+            engine = make_engine(running.url(name))
             upgrade(engine)
             engine.dispose()
-            yield server.url("voxint")
+            return running.url(name)
+
+        try:
+            yield make
         finally:
-            server.stop()
+            running.stop()
+
+
+@contextlib.contextmanager
+def database() -> Iterator[str]:
+    """The address of one such database."""
+    with server() as make:
+        yield make("voxint")
 
 
 @contextlib.contextmanager

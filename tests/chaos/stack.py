@@ -265,7 +265,8 @@ environment = {{ CARD_LEDGER = "{self.ledger}" }}
     def end(self) -> None:
         """End everything that this stack started, model servers too."""
         self._stop.set()
-        self._watch.join(5)
+        if self._watch.is_alive():  # not where the start failed
+            self._watch.join(5)
         for process in self._processes.values():
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGCONT)

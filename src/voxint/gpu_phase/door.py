@@ -7,14 +7,18 @@ what decides, and `Door.take` picks the first piece of work that the door lets t
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import text
+from sqlalchemy import literal_column, null, select, text
 
+from voxint.db.tables import GPU_PHASE
 from voxint.gpu_phase import queue
 
 if TYPE_CHECKING:
     from datetime import datetime
+
+    from sqlalchemy import ColumnElement, TextClause
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,19 +44,14 @@ class Door:
         return [*found, self.ahead] if self.ahead else found
 
     @property
-    def first(self) -> str:
-        """The id of what is first, locked, as an expression. A later condition is only tried for want of one."""
-        return f"coalesce({', '.join(_FIRST.format(condition=each) for each in self.conditions)})"
-
-    @property
-    def find(self) -> str:
+    def find(self) -> TextClause:
         """The statement that gives the id of what is first, or null."""
-        return f"SELECT {self.first}"
+        return _find(*self.conditions)
 
     @property
-    def take(self) -> str:
+    def take(self) -> TextClause:
         """The statement that marks what is first as running, its run too, and begins a row of the history."""
-        return _TAKE.format(first=self.first)
+        return _take(*self.conditions)
 
 
 _QUEUED = "'queued'"
@@ -62,16 +61,35 @@ _FIRST = (
     " AND (not_before IS NULL OR not_before <= :now) AND NOT kind = ANY(:full)"
     " ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED)"
 )
-_SEEN = """
-    voxint_now() AS now,
-    EXISTS (SELECT 1 FROM work_control WHERE paused_at IS NOT NULL) AS paused,
-    (SELECT jsonb_object_agg(kind, number) FROM (
-        SELECT kind, count(*) AS number FROM work_item WHERE state = 'running' GROUP BY kind
-    ) counted) AS running
-"""
-LOOK_AND_LOCK = text(f"SELECT gpu_phase.*, {_SEEN} FROM gpu_phase FOR SHARE OF gpu_phase")  # noqa: S608 - only our own
+
+
+def _first(conditions: tuple[str, ...]) -> str:
+    """The id of what is first, locked, as an expression. A later condition is only tried for want of one."""
+    return f"coalesce({', '.join(_FIRST.format(condition=each) for each in conditions)})"
+
+
+@cache
+def _find(*conditions: str) -> TextClause:
+    return text(f"SELECT {_first(conditions)}")
+
+
+@cache
+def _take(*conditions: str) -> TextClause:
+    return text(_TAKE.format(first=_first(conditions)))
+
+
+_SEEN = {
+    "now": "voxint_now()",
+    "paused": "EXISTS (SELECT 1 FROM work_control WHERE paused_at IS NOT NULL)",
+    "running": (
+        "(SELECT jsonb_object_agg(kind, number) FROM (SELECT kind, count(*) AS number FROM work_item"
+        " WHERE state = 'running' GROUP BY kind) counted)"
+    ),
+}
+_COLUMNS: list[ColumnElement[Any]] = [literal_column(expression).label(name) for name, expression in _SEEN.items()]
+LOOK_AND_LOCK = select(GPU_PHASE, *_COLUMNS).with_for_update(read=True, of=GPU_PHASE)
 """The phase row, share-locked, with the moment, the pause and how many of each kind run. No row where there is no phase."""
-LOOK = text(f"SELECT NULL AS phase, {_SEEN}")
+LOOK = select(null().label("phase"), *_COLUMNS)
 """The same without a phase."""
 _TAKE = """
     WITH chosen AS MATERIALIZED (SELECT {first} AS id), taken AS (
@@ -86,5 +104,5 @@ _TAKE = """
         INSERT INTO stage_execution (work_item_id, run_id, kind, attempt, claim_token, worker, started_at)
         SELECT id, run_id, kind, attempts, claim_token, claimed_by, claimed_at FROM taken
     )
-    SELECT id, run_id, kind, attempts, claim_token FROM taken
+    SELECT id, run_id, kind, attempts FROM taken
 """

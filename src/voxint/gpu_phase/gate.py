@@ -89,13 +89,14 @@ class Gate:
             door = self._door(connection, lane)
             if not door.conditions:
                 return None
+            token = secrets.token_hex(8)
             values = self._values(lane, door) | {
-                "token": secrets.token_hex(8),
+                "token": token,
                 "worker": self._worker,
                 "stages": [name for name, _ in self._stages.stages],
             }
-            row = connection.execute(text(door.take), values).one_or_none()
-            return None if row is None else Claim(row.id, row.run_id, row.kind, lane, row.attempts, row.claim_token)
+            row = connection.execute(door.take, values).one_or_none()
+            return None if row is None else Claim(row.id, row.run_id, row.kind, lane, row.attempts, token)
 
     def _door(self, connection: Connection, lane: Lane) -> Door:
         seen = self._look(connection)
@@ -230,7 +231,7 @@ class Gate:
         return wait
 
     def _found(self, connection: Connection, lane: Lane, door: Door) -> bool:
-        return connection.execute(text(door.find), self._values(lane, door)).scalar_one() is not None
+        return connection.execute(door.find, self._values(lane, door)).scalar_one() is not None
 
     def _earliest(self, connection: Connection, lane: Lane, door: Door) -> timedelta | None:
         if not door.any_work and door.ahead is None:

@@ -51,6 +51,8 @@ def make_app(settings: Settings, *, publisher: bool = False) -> Celery:
         task_acks_late=False,
         task_publish_retry=False,
         worker_prefetch_multiplier=1,
+        # A worker whose processes are all busy leaves the wake-ups to others: what it took would wait here for hours.
+        worker_disable_prefetch=True,
         worker_hijack_root_logger=False,
         worker_redirect_stdouts=False,
         worker_cancel_long_running_tasks_on_connection_loss=False,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 import os
 import socket
@@ -19,6 +20,17 @@ if TYPE_CHECKING:
     from voxint.settings import Settings
 
 
+FIRST_PIECE = (
+    "sqlalchemy.dialects.postgresql.psycopg",
+    "voxint.db.engine",
+    "voxint.gpu_phase.gate",
+    "voxint.recordings.stages.context",
+    "voxint.recordings.stages.table",
+)
+"""What a process of the pool imports for its first piece of work. Imported before the fork it is paid for once, and shared:
+a lane that opens wakes all of them at the same moment."""
+
+
 def run_worker(settings: Settings, *, gpu_phase: bool = False, concurrency: int = 4) -> int:
     """Consume until told to stop. The gpu-phase worker takes ticks alone, one at a time.
 
@@ -32,6 +44,9 @@ def run_worker(settings: Settings, *, gpu_phase: bool = False, concurrency: int 
     set_up(json=settings.log_json)
     app = make_app(settings)
     register(app, settings)
+    if not gpu_phase:
+        for name in FIRST_PIECE:
+            importlib.import_module(name)
     worker = app.Worker(
         hostname=f"{'gpu-phase' if gpu_phase else 'worker'}-{os.getpid()}@{socket.gethostname()}",
         queues=[TICK_QUEUE] if gpu_phase else list(WORK_QUEUES),
