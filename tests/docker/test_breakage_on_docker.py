@@ -9,7 +9,7 @@ from docker_stack import MODELS
 
 from voxint.services.engine_words import start_refused
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(1500)
 CUT = "select coalesce(last_error, note) from gpu_phase where coalesce(last_error, note) like '%broker%'"
 
 

@@ -11,7 +11,7 @@ import time
 import pytest
 from docker_stack import MODELS
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(1500)
 
 TURNS = [
     # every service of the stack, and each phase at least twice; a model comes last: its death can end the turn

@@ -6,7 +6,7 @@ import pytest
 from docker_stack import FILES
 from real_engine import build_stubs
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(1500)
 WITH = (*FILES, "tests/docker/compose.reference-broker.yaml")
 TOKEN = {"GPU_LEASE_TOKEN": "a token for tests alone"}
 

@@ -7,7 +7,7 @@ import json
 import pytest
 from docker_stack import FILES
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(1500)
 WITH = (*FILES[:-1], "compose.socket-proxy.yaml", FILES[-1])
 ASK = """
 import json, sys, http.client

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from docker_stack import FILES, MODELS
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(1500)
 TURN = ["draining_post", "acquiring", "starting_services", "audio", "draining", "stopping_services", "releasing", "llm"]
 
 

@@ -25,7 +25,9 @@ from real_engine import ROOT, run
 
 FILES = ("compose.yaml", "compose.gpu.yaml", "compose.gpu-phase.yaml", "tests/docker/compose.test.yaml")
 MODELS = ("whisper", "pyannote", "titanet")
-HELD_SECONDS = 400
+PATIENCE = 2
+"""How many times as long as on a quiet machine a test waits before it says that something did not come."""
+HELD_SECONDS = 600
 """How long a stand-in holds a phase at most; a test ends it sooner."""
 BROKER = "http://broker:9100/gpu"
 SHORTENED = {
@@ -149,7 +151,7 @@ class Stack:
         return run([*self.compose, *names, *argv], cwd=ROOT, env=settings, **options)
 
     def up(self, *argv, **options):
-        done = self.dc("up", "-d", *argv, timeout=240, **options)
+        done = self.dc("up", "-d", *argv, timeout=400, **options)
         self.as_shipped = not options.keys() & {"files", "environ"}
         return done
 
@@ -295,6 +297,7 @@ class Stack:
 
     def wait(self, what, seconds, words):
         """Look again until it is so; what the stack says is part of the error."""
+        seconds *= PATIENCE
         until = time.monotonic() + seconds
         while True:
             value = what()

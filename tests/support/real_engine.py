@@ -8,6 +8,7 @@ there, so a second run builds nothing.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import shutil
 import subprocess
@@ -102,12 +103,18 @@ class Engine:
             return
         self.own = True
         self.host = f"unix://{BUILD}/docker.sock"
-        if self._answers(self.host):
-            raise CannotError(f"an engine of an earlier run still answers at {self.host}: end it first")
         if os.geteuid() != 0:
             raise CannotError(f"no Docker engine answers at {there}, and only root can start one")
         if not shutil.which("dockerd"):
             raise CannotError(f"no Docker engine answers at {there}, and there is no dockerd to start ({INSTALL})")
+        BUILD.mkdir(parents=True, exist_ok=True)
+        alone = os.open(BUILD / "run.lock", os.O_CREAT | os.O_WRONLY)  # until this process ends, whatever ends it
+        try:
+            fcntl.flock(alone, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            os.close(alone)
+            raise CannotError(f"another run of these tests has its engine in {BUILD}") from error
+        self.stop()  # what a run that was killed may have left
         self.start()
 
     @property
@@ -137,24 +144,34 @@ class Engine:
         return False
 
     def stop(self):
-        """End our own engine; with it end the containers."""
+        """End our own engine, also one that a killed run left behind; with it end the containers."""
+        if not self.own:
+            return
+        for engine in self._named("dockerd"):
+            with contextlib.suppress(psutil.Error):
+                engine.terminate()
+                try:
+                    engine.wait(60)
+                except psutil.TimeoutExpired:
+                    engine.kill()
         if self.process is not None:
-            self.process.terminate()
-            try:
-                self.process.wait(60)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-                self.process.wait()
+            self.process.wait()
             self.process = None
-        if self.own:  # a container may outlive an engine that was killed; its keeper names our folder
-            for keeper in psutil.process_iter(["cmdline"]):
-                line = keeper.info["cmdline"] or []
-                if line and "containerd" in line[0] and any(str(BUILD) in part for part in line):
-                    with contextlib.suppress(psutil.Error):
-                        for process in [*keeper.children(recursive=True), keeper]:
-                            process.kill()
-            for place in mounts_below(BUILD):  # it mounts its own folders, and not every end of it takes that back
-                run(["umount", "--lazy", place], check=False)
+        for keeper in self._named("containerd"):  # a container may outlive an engine that was killed, with its keeper
+            with contextlib.suppress(psutil.Error):
+                for process in [*keeper.children(recursive=True), keeper]:
+                    process.kill()
+        for place in mounts_below(BUILD):  # it mounts its own folders, and not every end of it takes that back
+            run(["umount", "--lazy", place], check=False)
+
+    @staticmethod
+    def _named(program):
+        """The processes of a program that work in our folder."""
+        return [
+            process
+            for process in psutil.process_iter(["cmdline"])
+            if (line := process.info["cmdline"]) and program in line[0] and any(str(BUILD) in part for part in line)
+        ]
 
     def restart(self):
         self.stop()
