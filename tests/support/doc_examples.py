@@ -10,6 +10,7 @@ import json
 import re
 import shlex
 from dataclasses import dataclass
+from itertools import pairwise
 
 import click
 import yaml
@@ -266,8 +267,9 @@ def compose_problems(words: list[str]) -> list[str]:
         services = set(render(tuple(names), COMPOSE_ENVIRON | tier)["services"])
     except MissingVariableError as error:
         return [f"docker compose {' '.join(files)}: {error}"]
-    first = next((word for word in rest[1:] if not word.startswith("-")), None)
-    if first is not None and first not in services and first.islower():
+    values = {after for option, after in pairwise(rest) if option in {"--rmi", "-e", "--entrypoint"}}
+    first = next((word for word in rest[1:] if not word.startswith("-") and word not in values), None)
+    if first is not None and first not in services and first.isascii() and not first.isupper():
         return [f"docker compose {rest[0]}: there is no service {first}"]
     return []
 
