@@ -48,6 +48,7 @@ PLAIN = text(
 def fill(engine: Engine, runs: int) -> None:
     """So many queued recordings."""
     with engine.begin() as connection:
+        connection.execute(text("SET LOCAL statement_timeout = 0"))
         connection.execute(
             text(
                 "WITH made AS (INSERT INTO run (title, source, source_kind, folder, created_at)"
@@ -58,7 +59,9 @@ def fill(engine: Engine, runs: int) -> None:
             {"runs": runs},
         )
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.execute(text("SET statement_timeout = 0"))
         connection.execute(text("VACUUM ANALYZE run, work_item"))
+        connection.execute(text("RESET statement_timeout"))
 
 
 def open_lane(engine: Engine) -> None:

@@ -21,6 +21,7 @@ TEXT = HERE / "page.md"
 PAGE = HERE.parent / "docs" / "benchmarks.md"
 PLACE = re.compile(r"^<!-- rows: (.+) -->$", re.MULTILINE)
 HEAD = "| what | value | unit | limit | kept | n | load | commit | date |\n|---|---|---|---|---|---|---|---|---|"
+NOTHING = "*Not measured yet.*"
 KEPT = {True: "yes", False: "**no**", None: ""}
 
 
@@ -53,16 +54,14 @@ def page(text: str, rows: Sequence[Row]) -> str:
     """The page.
 
     Raises:
-        ValueError: a place without a figure, or a figure without a place.
+        ValueError: a figure without a place.
     """
     placed: set[str] = set()
 
     def filled(match: re.Match[str]) -> str:
         chosen = [each for each in rows if each.name.startswith(match[1])]
-        if not chosen:
-            raise ValueError(f"there is no figure whose name begins with {match[1]!r}")
         placed.update(each.name for each in chosen)
-        return table(chosen)
+        return table(chosen) if chosen else NOTHING
 
     made = PLACE.sub(filled, text)
     left = [each.name for each in rows if each.name not in placed]

@@ -28,6 +28,7 @@ import opening
 import others
 import overhead
 import page
+import quick
 import ticks
 import turn
 from ground import BUILD, ROOT, folder
@@ -37,9 +38,6 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from figures import Row
-
-TRIES = 3
-"""A ratio counts as worse when it was worse so many times in a row: a busy moment of the machine is no regression."""
 
 
 def _day() -> list[Row]:
@@ -83,8 +81,14 @@ class Runs:
     """Measures parts, prints their rows, and keeps what could not be measured."""
 
     def __init__(self) -> None:
-        self.rows: list[Row] = []
+        self.by_part: dict[str, list[Row]] = {}
         self.failed: list[str] = []
+
+    @property
+    def rows(self) -> list[Row]:
+        """The rows in the order of the parts, whichever was ready first."""
+        order = [*ONE_BY_ONE, *SIDE_BY_SIDE, *IN_THE_BACKGROUND]
+        return [each for name in sorted(self.by_part, key=order.index) for each in self.by_part[name]]
 
     def measure(self, name: str, measure: Callable[[], list[Row]]) -> list[Row]:
         """One part's rows; none where it could not be measured."""
@@ -95,7 +99,7 @@ class Runs:
             traceback.print_exc()
             self.failed.append(name)
             return []
-        self.rows += found
+        self.by_part[name] = found
         print(f"-- {name}, {time.monotonic() - begun:.0f} s", flush=True)
         for each in found:
             print(f"{_mark(each)} {each.name}: {each.value:g} {each.unit}{_limit(each)}", flush=True)
@@ -138,7 +142,8 @@ def everything(wanted: Sequence[str]) -> int:
             runs.measure(name, measure)
         for each in background:
             each.result()
-    figures.save(figures.merged(figures.load(), runs.rows))
+    whole = not wanted and not runs.failed  # then nothing is kept of figures that are no longer made
+    figures.save(runs.rows if whole else figures.merged(figures.load(), runs.rows))
     print(f"-- {len(runs.rows)} figures in {time.monotonic() - begun:.0f} s, kept in {figures.RESULTS}")
     try:
         page.write()
@@ -152,20 +157,11 @@ def everything(wanted: Sequence[str]) -> int:
     return 1 if runs.failed else 0
 
 
-def quick() -> int:
-    """Measure the quick ones; 1 where a ratio is worse than twice the kept one, each of several times."""
+def quickly() -> int:
+    """Measure the quick ones; 1 where a ratio is worse than twice the kept one, several times in a row."""
     begun = time.monotonic()
-    runs, kept = Runs(), figures.load()
-    worse: list[str] = []
-    for name, measure in QUICK.items():
-        for _ in range(TRIES):
-            found = runs.measure(name, measure)
-            said = figures.worsened(kept, found)
-            if found and not said:
-                break
-            print(*said, sep="\n", flush=True)
-        else:
-            worse += said or [f"{name}: could not be measured"]
+    runs = Runs()
+    worse = quick.worse({name: partial(runs.measure, name, part) for name, part in QUICK.items()}, figures.load())
     figures.save(runs.rows, BUILD / "quick.json")
     print(f"-- {time.monotonic() - begun:.0f} s")
     for each in worse:
@@ -185,7 +181,7 @@ def main() -> int:
     if chosen.apart:
         figures.save({**SIDE_BY_SIDE, **IN_THE_BACKGROUND}[chosen.parts[0]](), chosen.apart)
         return 0
-    return quick() if chosen.quick else everything(chosen.parts)
+    return quickly() if chosen.quick else everything(chosen.parts)
 
 
 if __name__ == "__main__":
