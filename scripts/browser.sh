@@ -1,6 +1,6 @@
 #!/bin/sh
 # Makes ready what the browser tests and the screenshots need: playwright in .venv, and the system's Chromium.
-# Exit status 3 where Chromium is not here and cannot be installed; what is missing is said on stderr.
+# Exit status 3 where one of them is not here and cannot be installed; what is missing is said on stderr.
 set -eu
 cd "$(dirname "$0")/.."
 uv=$(command -v uv || true)
@@ -12,7 +12,10 @@ if [ ! -f "$made" ] || [ "$(cat "$made")" != "$want" ]; then
         VIRTUAL_ENV=$PWD/.venv "$uv" pip install -q --require-hashes -r requirements/browser.txt
     else
         .venv/bin/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements/browser.txt
-    fi
+    fi || {
+        echo "browser: playwright cannot be installed: is the package index reachable?" >&2
+        exit 3
+    }
     printf '%s\n' "$want" >"$made"
 fi
 find_it() { command -v "${CHROMIUM:-chromium}" || command -v chromium-browser || command -v google-chrome || true; }
