@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,6 +17,8 @@ from chromium import DESKTOP
 
 pytestmark = pytest.mark.timeout(900)
 UP_SECONDS = 240
+LINK = re.compile(r"(http://\S+/sign-in\?link=\S+)\n")
+"""A whole line with it: it is written after the one that says `ready`."""
 
 
 class Stack:
@@ -38,8 +41,11 @@ class Stack:
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-        self.wait(lambda: "ready:" in (folder / "standalone.log").read_text(), "it was not ready")
-        self.said = (folder / "standalone.log").read_text()
+        log = folder / "standalone.log"
+        self.wait(lambda: self.process.poll() is not None or LINK.search(log.read_text()), "it gave no link")
+        found = LINK.search(log.read_text())
+        assert found, log.read_text()
+        self.link = found[1]
 
     def wait(self, condition, what, seconds=UP_SECONDS):
         until = time.monotonic() + seconds
@@ -94,8 +100,7 @@ def sound(tmp_path):
 
 
 def test_upload_wait_audio_now_read_take_out_rename_and_the_alert(stack, visit, sound):
-    link = next(word for word in stack.said.split() if "/sign-in?link=" in word)
-    page = visit(link, viewport=DESKTOP)
+    page = visit(stack.link, viewport=DESKTOP)
     page.set_default_timeout(120_000)
 
     page.locator("input[type=file]").set_input_files(sound)
