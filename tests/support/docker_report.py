@@ -55,9 +55,9 @@ class Report:
     def note_test(self, report):
         """The result of one phase of one test, as pytest tells it."""
         name = report.nodeid.removeprefix("tests/docker/")
-        test = self.facts["tests"].setdefault(name, {"outcome": "passed"})
+        test = self.facts["tests"].setdefault(name, {"outcome": "not finished"})
         test[report.when] = round(report.duration, 1)
-        if report.outcome != "passed":
+        if report.outcome != "passed" or (report.when == "call" and test["outcome"] == "not finished"):
             test["outcome"] = report.outcome
 
     def write(self):
