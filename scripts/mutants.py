@@ -74,7 +74,11 @@ class Left:
         return self.where, re.sub(r"\s+", " ", self.change).strip()
 
 
-GATE_TESTS = ("tests/integration/test_gate_and_store.py", "tests/integration/test_gate_rules.py")
+GATE_TESTS = (
+    "tests/integration/test_gate_and_store.py",
+    "tests/integration/test_gate_rules.py",
+    "tests/unit/gpu_phase/test_door_statements.py",
+)
 PARTS = (Part("pure", PURE, PURE_TESTS), Part("gate", ("gate", "door"), GATE_TESTS, database=True))
 
 
