@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from figures import RATIO, Row, row
-from ground import BUILD
+from ground import folder
 from sqlalchemy import text
 
 from voxint.standalone.demo.session import Session
@@ -143,7 +143,8 @@ def measure(*, quick: bool = False) -> list[Row]:
     """A window of 10 and one of 100 recordings; in `make bench-quick` of 10, with quick models, alone."""
     rows = []
     for count, scale in ((10, 0.2),) if quick else ((10, 0.2), (10, 1.0), (100, 0.2)):
-        found = worked_off(BUILD / "window", count, scaled(scale))
+        with folder("window") as into:
+            found = worked_off(into, count, scaled(scale))
         busy = share(found["calls"]["whisper"])
         name = (
             f"window of {count} recordings, whisper {SECONDS['whisper'] * scale:g} s each: share that whisper is busy"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from audio_window import covered, worked_off
 from figures import Row, row
-from ground import BUILD
+from ground import folder
 
 from voxint.standalone.environment import processors
 
@@ -19,7 +19,8 @@ AT_ONCE = dict.fromkeys(("whisper", "pyannote", "titanet", "language_model"), 0.
 
 def measure() -> list[Row]:
     """Three rows."""
-    found = worked_off(BUILD / "overhead", RECORDINGS, AT_ONCE)
+    with folder("overhead") as into:
+        found = worked_off(into, RECORDINGS, AT_ONCE)
     served = covered(span for spans in found["calls"].values() for span in spans)
     name = f"overhead of a recording, {RECORDINGS} short ones on {processors()} processors"
     return [
