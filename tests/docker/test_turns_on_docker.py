@@ -35,7 +35,10 @@ def test_up_loads_no_model_while_the_language_model_has_the_gpu(stack):
 def test_recordings_go_through_and_the_gpu_goes_over_and_back_twice(stack, report):
     for turn in (1, 2):
         before = stack.last_event()
-        stack.wait_done([stack.add(), stack.add()])
+        stack.voxint("runs", "pause")  # each `add` is a docker exec: the first one could be done before the second
+        recordings = [stack.add(), stack.add()]
+        stack.voxint("runs", "resume")
+        stack.wait_done(recordings)
         stack.settle()
         events = stack.events(before)
         assert [event["to"] for event in events] == TURN
