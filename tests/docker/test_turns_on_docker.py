@@ -69,6 +69,8 @@ def test_what_people_see_after_the_turns(stack, report):
 def test_release_on_the_way_there_turns_round_in_every_phase(stack):
     """In `draining_post`, `acquiring` and `starting_services` one after the other, with the same recordings waiting."""
     recordings = stack.reach("draining_post")
+    # Without a hold, and with no dwell, the next switch would begin before anybody could look at llm.
+    stack.voxint("gpu-phase", "hold", "--for", "2h")
     for phase in ("draining_post", "acquiring", "starting_services"):
         if phase != "draining_post":
             stack.hold(phase)
@@ -80,6 +82,7 @@ def test_release_on_the_way_there_turns_round_in_every_phase(stack):
         assert "audio" not in {event["to"] for event in stack.events(before)}, phase
         assert stack.running() == set()
     stack.as_usual()
+    stack.voxint("gpu-phase", "hold", "--for", "1s")
     stack.voxint("gpu-phase", "audio-now")
     stack.wait_done(recordings)
     stack.settle()
@@ -88,6 +91,7 @@ def test_release_on_the_way_there_turns_round_in_every_phase(stack):
 def test_release_on_the_way_back_in_every_phase_loses_nothing(stack):
     """In `audio`, and again in each phase that follows it."""
     recordings = stack.reach("audio")
+    stack.voxint("gpu-phase", "hold", "--for", "2h")
     assert stack.voxint("gpu-phase", "release").stdout
     stack.wait_phase("draining")
     assert stack.voxint("gpu-phase", "release").stdout
@@ -100,6 +104,7 @@ def test_release_on_the_way_back_in_every_phase_loses_nothing(stack):
     stack.broker()
     stack.wait_phase("llm")
     stack.behave()
+    stack.voxint("gpu-phase", "hold", "--for", "1s")
     stack.voxint("gpu-phase", "audio-now")
     stack.wait_done(recordings)
     stack.settle()
