@@ -70,6 +70,7 @@ def test_the_past_is_read_as_it_was(engine, history):
 def voxint(monkeypatch, tmp_path, database_url, redis_url, capsys):
     for name, value in {"DATABASE_URL": database_url, "REDIS_URL": redis_url, "HOME": str(tmp_path)}.items():
         monkeypatch.setenv(name, value)
+    monkeypatch.setenv("GPU_PHASE_FOLLOW_UP_SECONDS", "1")  # what is simulated has them, in make test-no-wake-ups too
 
     def run(*arguments):
         status = main(["gpu-phase", "simulate", *arguments])
