@@ -6,6 +6,7 @@ The graph is what NeMo's export gives: `audio_signal` (batch, 80, frames) and `l
 
 from __future__ import annotations
 
+import ctypes
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -70,6 +71,18 @@ class TitanetOnnx:
         return unit(np.asarray(found[0], np.float32))
 
 
+def gpus() -> int:
+    """How many GPUs CUDA's driver finds; none where there is no driver. ONNX Runtime itself says what it was built with."""
+    count = ctypes.c_int(0)
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return 0
+    if driver.cuInit(0) != 0 or driver.cuDeviceGetCount(ctypes.byref(count)) != 0:
+        return 0
+    return count.value
+
+
 def load(options: Options) -> TitanetOnnx:
     """Load the graph. Raises WeightsMissingError, CannotServeError."""
     device, _, index = options.device.partition(":")
@@ -79,6 +92,10 @@ def load(options: Options) -> TitanetOnnx:
             raise CannotServeError(
                 f"device {options.device} was asked for, and this ONNX Runtime was built without CUDA"
             )
+        found = gpus()
+        if found <= int(index or 0):
+            # Before the weights are looked for: a server that waits for weights would look as if only they were missing.
+            raise CannotServeError(f"device {options.device} was asked for, and CUDA's driver finds {found} GPUs")
         providers = [("CUDAExecutionProvider", {"device_id": index or "0"}), *providers]
     path, name = store.find("titanet", options.model)
     if path.is_dir():

@@ -101,11 +101,44 @@ def test_a_card_that_is_not_there_is_not_made_up_for(tmp_path, monkeypatch):
         titanet_onnx.load(options(path, "cuda"))
     # the library was built with CUDA, and cannot start it: it goes on with the CPU and only warns
     monkeypatch.setattr(titanet_onnx.onnxruntime, "get_available_providers", lambda: ["CUDAExecutionProvider"])
+    monkeypatch.setattr(titanet_onnx, "gpus", lambda: 1)
     with (
         pytest.warns(UserWarning, match="CUDAExecutionProvider"),
         pytest.raises(CannotServeError, match="put the graph on cpu"),
     ):
         titanet_onnx.load(options(path, "cuda:0"))
+
+
+def test_a_card_that_is_not_there_is_said_before_weights_are_asked_for(tmp_path, monkeypatch):
+    monkeypatch.setattr(titanet_onnx.onnxruntime, "get_available_providers", lambda: ["CUDAExecutionProvider"])
+    monkeypatch.setattr(titanet_onnx, "gpus", lambda: 1)
+    with pytest.raises(CannotServeError, match="cuda:1 was asked for, and CUDA's driver finds 1 GPUs"):
+        titanet_onnx.load(options(tmp_path / "none.onnx", "cuda:1"))
+
+
+def test_without_a_driver_there_is_no_card(monkeypatch):
+    def none(_name):
+        raise OSError("libcuda.so.1: cannot open shared object file")
+
+    monkeypatch.setattr(titanet_onnx.ctypes, "CDLL", none)
+    assert titanet_onnx.gpus() == 0
+
+
+@pytest.mark.parametrize(("status", "cards", "found"), [(0, 2, 2), (100, 2, 0)])
+def test_the_driver_is_asked(monkeypatch, status, cards, found):
+    class Driver:
+        def __init__(self, _name):
+            pass
+
+        def cuInit(self, _flags):  # noqa: N802 - the driver's own names
+            return status
+
+        def cuDeviceGetCount(self, into):  # noqa: N802
+            into._obj.value = cards
+            return 0
+
+    monkeypatch.setattr(titanet_onnx.ctypes, "CDLL", Driver)
+    assert titanet_onnx.gpus() == found
 
 
 def test_the_device_is_what_the_session_says(tmp_path):
