@@ -29,6 +29,9 @@ class Processes:
         words = [str(word) for word in argv]
         if words[0] == "python":
             words[0] = sys.executable
+        # A suite that a script starts with `&` ignores ctrl-C, and so would all that it starts: `nohup` is respected.
+        if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         with self.log(name).open("ab") as output:
             process = subprocess.Popen(
                 words,
