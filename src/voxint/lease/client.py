@@ -97,6 +97,7 @@ class _Exchange:
         self._token = token
         self._secrets = secrets
         self._over = threading.Event()
+        self._given_up = False
         self._socket: socket.socket | None = None
         self._answer: Answer | Failed | None = None
 
@@ -163,9 +164,12 @@ class _Exchange:
             stream = info.get("return_value")
             if stream is not None:
                 self._socket = stream.get_extra_info("socket")  # type: ignore[attr-defined]
+            if self._given_up:  # nobody waits for the lease any more that would now be asked for
+                self._cut()
 
     def _cut(self) -> None:
-        """End the connection under the reading thread, which then ends by itself."""
+        """End the connection under the thread, which then ends by itself. One that is made later ends before it is used."""
+        self._given_up = True
         if self._socket is not None:
             with contextlib.suppress(OSError):
                 # The plain socket's own method: the TLS one would wait for its state.
