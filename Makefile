@@ -1,5 +1,7 @@
 # The one list of commands. `make` alone prints it.
 PY := .venv/bin/python
+# What pytest has compiled is kept, also where PYTHONDONTWRITEBYTECODE is set: to compile it anew is a quarter of the unit part.
+PYTEST := env -u PYTHONDONTWRITEBYTECODE $(PY) -m pytest
 AUDIO ?=
 # Tests wait for processes more than they compute: more of them at once than there are processors.
 JOBS ?= 4
@@ -27,10 +29,10 @@ demo: setup ## the main job, to the end, on real speech (AUDIO="a.wav b.mp3" for
 	@$(PY) -m voxint demo $(if $(AGAIN),--again) $(AUDIO)
 
 test: setup-dev ## unit, contract and integration tests
-	@$(PY) -m pytest tests/unit tests/contract tests/integration -n $(JOBS) --dist worksteal
+	@$(PYTEST) tests/unit tests/contract tests/integration -n $(JOBS) --dist worksteal
 
 test-unit: setup-dev ## the unit tests alone
-	@$(PY) -m pytest tests/unit -n 2 --dist worksteal
+	@$(PYTEST) tests/unit -n 2 --dist worksteal
 
 walk: setup-dev ## every state of the phase machine in a hostile world, and with each guard switched off (minutes)
 	@PYTHONPATH=tests:tests/support $(PY) -m walk
@@ -45,19 +47,19 @@ campaigns: setup-dev ## the campaigns of 20 seeds that have no result yet, BESID
 	@PYTHONPATH=tests/support $(PY) tests/chaos/campaigns.py run $(ANEW) --beside $(or $(BESIDE),2)
 
 test-no-wake-ups: setup-dev ## the integration tests once more with the periodic tick alone: nothing may rest on a wake-up
-	@GPU_PHASE_FOLLOW_UP_SECONDS=0 $(PY) -m pytest tests/integration -n $(JOBS) --dist worksteal --timeout 900
+	@GPU_PHASE_FOLLOW_UP_SECONDS=0 $(PYTEST) tests/integration -n $(JOBS) --dist worksteal --timeout 900
 
 test-chaos: setup-dev ## three short campaigns, and the two that must find what was broken on purpose
-	@$(PY) -m pytest tests/chaos -n 3
+	@$(PYTEST) tests/chaos -n 3
 
 test-two-hosts: setup-dev ## workers on two hosts, in network namespaces; a wire is cut (three minutes; root, or user namespaces)
-	@$(PY) -m pytest tests/two_hosts -p no:randomly
+	@$(PYTEST) tests/two_hosts -p no:randomly
 
 crash: setup-dev ## the broker killed once at every point of its work, and restarted (minutes)
 	@$(PY) tests/support/broker_lives.py build/crash
 
 test-llama: setup-dev ## the broker over llama.cpp's own server with a real small model
-	@$(PY) -m pytest tests/llama -p no:randomly
+	@$(PYTEST) tests/llama -p no:randomly
 
 test-openapi: setup-dev ## schemathesis against the broker's OpenAPI document (fetches it the first time; EXAMPLES=100)
 	@test -x build/schemathesis/bin/st || { $(PY) -m venv build/schemathesis && build/schemathesis/bin/python -m pip install -q 'schemathesis==4.32.5'; }
@@ -76,7 +78,7 @@ bench-broker: setup-dev ## what the broker costs over the service's own stop and
 	@$(PY) benchmarks/broker_switch.py 50
 
 test-docker: setup-dev ## the shipped stack on a real Docker engine (QUICK=1: a few tests; DOCKER_TESTS=if-possible: not where there can be none)
-	@$(PY) -m pytest tests/docker -p no:randomly -m "$(if $(QUICK),quick,not images)" $(if $(ONLY),-k "$(ONLY)")
+	@$(PYTEST) tests/docker -p no:randomly -m "$(if $(QUICK),quick,not images)" $(if $(ONLY),-k "$(ONLY)")
 
 docker-images: setup-dev ## builds the shipped images, and uses the CPU tier's for real (CUDA=1: those for NVIDIA too)
 	@CUDA=$(CUDA) $(PY) -m pytest tests/docker -p no:randomly -m images
@@ -97,7 +99,7 @@ bench-window: setup ## how busy whisper is in an audio window, on stand-ins of 6
 test-browser: setup-dev ## the console in a real Chromium, over the real stack (BROWSER_TESTS=if-possible: not where there can be no Chromium)
 	@scripts/browser.sh; found=$$?; \
 	if [ $$found = 3 ] && [ "$(BROWSER_TESTS)" = if-possible ]; then echo "test-browser: NOT RUN, see above"; exit 0; fi; \
-	[ $$found = 0 ] && timeout 1800 $(PY) -m pytest tests/browser -p no:randomly -o timeout=900
+	[ $$found = 0 ] && timeout 1800 $(PYTEST) tests/browser -p no:randomly -o timeout=900
 
 screenshots: setup-dev ## docs/images: each page in both schemes and at a phone's width
 	@scripts/browser.sh && $(PY) scripts/screenshots.py

@@ -150,7 +150,8 @@ def one_clean_line_of_reason(t: Tick) -> str | None:
     for text, known in ((t.after.last_error, t.before.last_error), (t.after.note, None)):
         if text is None or text == known:
             continue
-        if len(text) > LAST_ERROR_LIMIT or any(unicodedata.category(c) in {"Cc", "Cf", "Cs"} for c in text):
+        clean = text.isprintable() or all(unicodedata.category(c) not in {"Cc", "Cf", "Cs"} for c in text)
+        if len(text) > LAST_ERROR_LIMIT or not clean:
             return f"not a clean line: {text!r}"
     return None
 

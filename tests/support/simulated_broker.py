@@ -6,7 +6,9 @@ import time
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING
+from unittest.mock import patch
 
+from voxint_broker import engine
 from voxint_broker.config import LeaseRules
 from voxint_broker.config_memory import NoMemory, NvmlMemory
 from voxint_broker.engine import Broker
@@ -67,6 +69,13 @@ class World:
         """Acquire until it is granted; the lease's id."""
         return self.until(lambda: (a := self.acquire(**options))[0] == 200 and a[1]["lease_id"], "a grant")
 
+    def lease_that_runs_out(self, memory_taken):
+        """A lease that runs out while somebody has the memory, who has had it before; its id."""
+        lease_id = self.granted()
+        self.service.behaviour.memory_taken = memory_taken
+        assert self.acquire(lease_id, ttl=timedelta(seconds=0.05))[0] == 200
+        return lease_id
+
     def released(self, lease_id):
         """Release until it is done; the last code."""
         return self.until(lambda: (code := self.release(lease_id)[0]) != 202 and code, "a release")
@@ -74,10 +83,11 @@ class World:
 
 @contextmanager
 def running(folder, behaviour=None, **options):
-    """A world whose broker runs and whose service is up."""
+    """A world whose broker runs and whose service is up. It looks at its services oftener than the real one."""
     world = World(folder, behaviour, **options)
-    world.broker.start()
-    try:
-        yield world
-    finally:
-        world.broker.stop(stop_services=False)
+    with patch.object(engine, "_TEND_SECONDS", 0.1):
+        world.broker.start()
+        try:
+            yield world
+        finally:
+            world.broker.stop(stop_services=False)

@@ -27,9 +27,10 @@ REFUSED_NAMING_US = "the broker refused a new lease because voxint already holds
 
 def clean(text: str) -> str:
     """A reason as it is stored and shown: no control or format characters, one line, 300 characters at most."""
-    spaced = (" " if unicodedata.category(character) in {"Cc", "Zl", "Zp"} else character for character in text)
-    kept = "".join(character for character in spaced if unicodedata.category(character) not in {"Cf", "Cs"})
-    return " ".join(kept.split())[:LAST_ERROR_LIMIT]
+    if not text.isprintable():  # nearly every reason is, and then there is nothing to look for
+        spaced = (" " if unicodedata.category(character) in {"Cc", "Zl", "Zp"} else character for character in text)
+        text = "".join(character for character in spaced if unicodedata.category(character) not in {"Cf", "Cs"})
+    return " ".join(text.split())[:LAST_ERROR_LIMIT]
 
 
 def refused(refusal: Refused) -> str:
