@@ -58,10 +58,17 @@ def ask(url: str, seconds: float, *, method: str = "GET", body: str | None = Non
         response = connection.getresponse()
         return Said(response.status, _read(response, url, deadline))
     except (OSError, http.client.HTTPException, UnicodeError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) and error.strerror else str(error) or type(error).__name__
+        why = error.strerror if isinstance(error, OSError) and error.strerror else _words(error)
         raise AskError(f"{url} does not answer: {why.lower()}") from error
     finally:
         connection.close()
+
+
+def _words(error: Exception) -> str:
+    """What the library says, but for a header that it cannot send: it tells what stands in it."""
+    if type(error) is ValueError:
+        return "a header cannot be sent"
+    return str(error) or type(error).__name__
 
 
 def _read(response: http.client.HTTPResponse, url: str, deadline: float) -> bytes:

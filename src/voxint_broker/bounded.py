@@ -18,6 +18,13 @@ _OUTPUT_SHOWN = 300
 """Characters of a failed command's output that are told: of its end, where programs say what was wrong."""
 
 
+_KILLED_SECONDS = 2.0
+"""How long a process may be there after SIGKILL before it counts as stuck."""
+
+_stuck: dict[tuple[str, ...], subprocess.Popen[bytes]] = {}
+"""By command, the process that no signal ended."""
+
+
 class StuckError(Exception):
     """A call did not end within its limit, or an earlier one is still stuck."""
 
@@ -70,7 +77,16 @@ class Ran:
 
 
 def run(argv: Sequence[str], seconds: float) -> Ran:
-    """Run a command to its end, at most `seconds`; then it and what it started are killed."""
+    """Run a command to its end, at most `seconds`; then it and what it started are killed.
+
+    A process that hangs in a driver is not ended by any signal. It is left alone, and while it is there, the same command
+    is not run again.
+    """
+    key = tuple(argv)
+    if (stuck := _stuck.get(key)) is not None:
+        if stuck.poll() is None:
+            return Ran(None, "", f"{argv[0]}: an earlier run, process {stuck.pid}, is still stuck and cannot be killed")
+        del _stuck[key]
     try:
         process = subprocess.Popen(
             list(argv),
@@ -82,18 +98,29 @@ def run(argv: Sequence[str], seconds: float) -> Ran:
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         return Ran(None, "", f"cannot run {argv[0]}: {why}")
-    with process:
-        try:
-            output, _ = process.communicate(timeout=seconds)
-        except subprocess.TimeoutExpired:
-            _kill_group(process)
-            return Ran(None, "", f"{argv[0]} did not end within {seconds:g} s")
+    try:
+        output, _ = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        _kill_group(process)
+        problem = f"{argv[0]} did not end within {seconds:g} s"
+        if _ended(process):
+            return Ran(None, "", problem)
+        _stuck[key] = process
+        return Ran(None, "", f"{problem}, and cannot be killed")
     text = output.decode("utf-8", "replace")
     if process.returncode == 0:
         return Ran(0, text)
     said = _end_of(text)
     how = f"exit status {process.returncode}" if process.returncode > 0 else f"signal {-process.returncode}"
     return Ran(process.returncode, text, f"{argv[0]}: {how}{': ' + said if said else ''}")
+
+
+def _ended(process: subprocess.Popen[bytes]) -> bool:
+    try:
+        process.wait(_KILLED_SECONDS)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
 
 
 def _end_of(output: str) -> str:

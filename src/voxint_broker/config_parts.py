@@ -7,7 +7,7 @@ from ipaddress import ip_address
 from typing import Annotated
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
 
 
 def _http_url(value: str) -> str:
@@ -39,6 +39,14 @@ def _signal(value: str) -> str:
     return value
 
 
+def _header_key(value: SecretStr) -> SecretStr:
+    text = value.get_secret_value().strip()
+    if not text or not text.isascii() or not text.isprintable():
+        raise ValueError("must be printable ASCII, and not empty")
+    return SecretStr(text)
+
+
+ApiKey = Annotated[SecretStr, AfterValidator(_header_key)]
 HttpUrl = Annotated[str, AfterValidator(_http_url)]
 Address = Annotated[str, AfterValidator(_address)]
 Seconds = Annotated[float, Field(ge=0, le=86_400, allow_inf_nan=False)]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, SecretStr, model_validator
+from pydantic import Field, model_validator
 
-from voxint_broker.config_parts import Argv, ConfigPart, HttpUrl, Seconds, StopSignal
+from voxint_broker.config_parts import ApiKey, Argv, ConfigPart, HttpUrl, Seconds, StopSignal
 
 
 class Ready(ConfigPart):
@@ -137,7 +137,7 @@ class HttpService(Service):
     models: tuple[Annotated[str, Field(min_length=1)], ...] = Field(
         (), description="Models to load when it comes back (ollama, llama.cpp); none: they load when they are asked."
     )
-    api_key: SecretStr | None = Field(None, description="The bearer token that the server wants.")
+    api_key: ApiKey | None = Field(None, description="The bearer token that the server wants.")
     level: Literal[1, 2] = Field(1, description="vLLM's sleep level: 1 keeps the weights in the main memory.")
     stop_seconds: Seconds = Field(60, description="How long it has to give its memory back.")
     asleep_seconds: Seconds = Field(10, description="How long after that the memory may take to be free.")

@@ -161,6 +161,7 @@ class Broker:
             step, detail = self._step
             status = calls.status(self._record, now)
             services = self._lookout.services(self._parts)
+            reading = self._switch.last
             if self._record.state is State.FREE:
                 status["reason"] = self._lookout.down(self._parts) or status["reason"]
             return {
@@ -168,7 +169,7 @@ class Broker:
                 "step": step or None,
                 "detail": detail or None,
                 "services": services,
-                "free_mib": self._switch.last.free_mib if self._switch.last is not None else None,
+                "free_mib": reading.free_mib if reading is not None else None,
                 "foreign": [holder.words for holder in self._lookout.foreign],
             }
 
@@ -209,6 +210,8 @@ class Broker:
         if record.state is not before.state:
             self._step = ("", "")
             self._told.clear()
+            if before.state is State.HELD:
+                self._lookout.lease_ended()
             self.events.moved(before, record)
             log.info(
                 "%s -> %s%s", before.state.value, record.state.value, f": {record.reason}" if record.reason else ""
@@ -315,10 +318,19 @@ class Broker:
                     self._switch.stop(part.adapter)
                 except StepFailedError as error:
                     self._tell(str(error))
+                else:
+                    self._stopped_again(part.adapter.name)
         if isinstance(self._memory, SeenMemory):  # a lock would have to be taken for it, and be in the holder's way
             for holder in self._lookout.see(self._switch.read(), self._memory.lease_programs):
                 self._say_once(f"process {holder.pid} ({holder.name}) uses the GPU's memory beside the lease")
         self._rest(self._rules.look_seconds)
+
+    def _stopped_again(self, name: str) -> None:
+        """What the status said of it is over; that it happened stays to be seen until the lease ends."""
+        at = clock.now().isoformat(timespec="seconds").replace("+00:00", "Z")
+        with self._lock:
+            self.check()
+            self._record = replace(self._record, reason=f"{name} ran although the GPU is leased: stopped again at {at}")
 
     def _work_releasing(self) -> None:
         must_be_free = self._record.granted_before

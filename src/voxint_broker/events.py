@@ -5,6 +5,7 @@ Nothing here may hold the broker up: a file that cannot be written is said in th
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import queue
@@ -85,7 +86,8 @@ class Events:
     def close(self) -> None:
         """Give what waits a moment."""
         if self._thread is not None:
-            self._queue.put(None)
+            with contextlib.suppress(queue.Full):  # so many wait that this moment is not enough for them anyhow
+                self._queue.put_nowait(None)
             self._thread.join(2.0)
 
     def _write(self, line: dict[str, Any]) -> None:

@@ -52,6 +52,10 @@ class Lookout:
         self._before = frozenset(holder.pid for holder in reading.holders) if reading is not None else frozenset()
         self.foreign = ()
 
+    def lease_ended(self) -> None:
+        """There is no lease any more that anybody could use the GPU beside."""
+        self.foreign = ()
+
     def see(self, reading: Reading, programs: Sequence[str]) -> tuple[Holder, ...]:
         """Who takes the GPU's memory beside the lease: was there before it, or is none of the lease's programs."""
         self.foreign = tuple(

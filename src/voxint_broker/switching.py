@@ -77,7 +77,7 @@ class Switch:
         self._rules = rules
         self._watch = watch
         self.last: Reading | None = None
-        """The last reading of the memory."""
+        """The last reading of the memory; None once a service was started after it."""
 
     def read(self) -> Reading:
         """Read the memory once."""
@@ -241,6 +241,7 @@ class Switch:
         self._watch.check()
         self._watch.say("start", part.adapter.name)
         self._watch.point("before start")
+        self.last = None
         try:
             part.adapter.start()
         except ServiceError as error:

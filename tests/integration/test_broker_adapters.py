@@ -185,8 +185,9 @@ now = json.loads(state.read_text())
 words = [word for word in sys.argv[1:] if not word.startswith("--")]
 now["calls"].append(sys.argv[1:])
 if words[0] == "show":
-    for name in ("LoadState", "ActiveState", "SubState", "Result", "MainPID", "ControlGroup"):
-        print(f"{{name}}={{now.get(name, '')}}")
+    for name in ("LoadState", "ActiveState", "SubState", "Result", "MainPID", "ControlGroup", "Job"):
+        if name != "Job" or name in now:
+            print(f"{{name}}={{now.get(name, '')}}")
 elif words[0] == "stop" and not now.get("stuck"):
     now |= {{"ActiveState": "inactive", "ControlGroup": ""}}
 elif words[0] == "kill":
@@ -259,6 +260,18 @@ def test_a_unit_on_its_way_is_not_gone(tmp_path, unit, state):
     config, write, _ = unit
     write(ActiveState=state, SubState="auto-restart")
     assert adapter(tmp_path, **config).look().condition is Condition.RUNNING
+
+
+@pytest.mark.parametrize("state", ["inactive", "failed"])
+def test_a_unit_whose_start_waits_for_others_is_not_gone(tmp_path, unit, state):
+    config, write, _ = unit
+    lm = adapter(tmp_path, **config)
+    write(ActiveState=state, Job="4711")
+    look = lm.look()
+    assert look.condition is Condition.RUNNING
+    assert "job" in look.detail
+    write(ActiveState=state)
+    assert lm.look().condition is Condition.STOPPED
 
 
 def test_a_unit_that_is_not_there_or_not_ours_is_told(tmp_path, unit):
@@ -340,6 +353,30 @@ def test_a_compose_service_is_all_its_containers_and_no_others(tmp_path, engine)
     lm.stop(lm.levels()[0])
     until(lm, Condition.STOPPED)
     assert other.status() == "running"
+
+
+def test_a_one_off_run_of_a_compose_service_is_stopped_and_never_started(tmp_path, engine):
+    box = engine.add(container(tmp_path, "stack-llm-1"))
+    run = container(tmp_path, "stack-llm-run-1")
+    run.labels["com.docker.compose.oneoff"] = "True"
+    engine.add(run)
+    lm = adapter(tmp_path, kind="compose", project="stack", service="llm", socket=engine.path)
+    run.start()
+    assert "stack-llm-run-1" in lm.look().detail  # it may hold the GPU's memory
+    lm.stop(lm.levels()[0])
+    until(lm, Condition.STOPPED)
+    lm.start()
+    assert (box.status(), run.status(), run.starts) == ("running", "exited", 1)
+    engine.remove(box)
+    with pytest.raises(ServiceError, match="create it first"):
+        lm.start()
+
+
+def test_a_container_without_a_name_is_called_by_its_id(tmp_path, engine, monkeypatch):
+    box = engine.add(container(tmp_path, "0123456789abcdef", forced="removing"))
+    monkeypatch.setattr(engine, "names", False)
+    look = adapter(tmp_path, kind="compose", project="stack", service="llm", socket=engine.path).look()
+    assert (look.condition, look.detail) == (Condition.RUNNING, f"{box.id[:12]} is removing")
 
 
 @pytest.mark.parametrize("state", ["restarting", "paused", "removing"])

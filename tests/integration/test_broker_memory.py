@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from voxint_broker import bounded as bounded_calls
 from voxint_broker.bounded import Bounded, StuckError, run
 from voxint_broker.config import check
 from voxint_broker.memory.gauges import gauge_of
@@ -217,3 +218,21 @@ def test_the_lock_file(tmp_path):
         assert reads.read().enough is False
     assert reads.read().enough is True
     assert gauge(tmp_path, kind="lock", path="no/such/folder/lock").read().enough is None
+
+
+def test_a_command_that_no_signal_ends_is_left_and_not_run_a_second_time(tmp_path, monkeypatch):
+    flag = tmp_path / "well"
+    argv = ["sh", "-c", f"test -e {flag} || exec sleep 600"]
+    monkeypatch.setattr(bounded_calls, "_KILLED_SECONDS", 0.1)
+    with monkeypatch.context() as patch:  # as one that hangs in a driver
+        patch.setattr(bounded_calls, "_kill_group", lambda process: process.stdout.close())
+        ran = run(argv, 0.1)
+        assert (ran.status, ran.problem) == (None, "sh did not end within 0.1 s, and cannot be killed")
+        stuck = bounded_calls._stuck[tuple(argv)]
+        assert run(argv, 30).problem == f"sh: an earlier run, process {stuck.pid}, is still stuck and cannot be killed"
+    assert run(["true"], 30).status == 0
+    flag.touch()
+    stuck.kill()
+    stuck.wait(30)
+    assert run(argv, 30).status == 0
+    assert bounded_calls._stuck == {}

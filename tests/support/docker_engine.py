@@ -122,6 +122,7 @@ class FakeEngine:
         self.answer: tuple[int, bytes] | None = None
         self.listeners: list[queue.Queue] = []
         self.delay = 0.0
+        self.names = True  # a container that is being removed has none
         self.server = None
 
     @property
@@ -223,7 +224,7 @@ class _Handler(BaseHTTPRequestHandler):
         return [
             {
                 "Id": container.id,
-                "Names": [f"/{container.name}"],
+                "Names": [f"/{container.name}"] if self.engine.names else None,
                 "Labels": container.labels,
                 "State": container.status(),
             }

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _LOOK_AGAIN_SECONDS = 0.01
 _FOLLOW_AGAIN_SECONDS = 5.0
+_ONE_OFF_LABEL = "com.docker.compose.oneoff"
 _NOT_RUNNING = frozenset({"created", "exited", "dead"})
 
 
@@ -111,8 +112,8 @@ class Docker:
         self._stopping.start()
 
     def start(self) -> None:
-        """Start every container."""
-        found = self._containers()
+        """Start every container, but those of `docker compose run`: they did what they were made for."""
+        found = self._containers(one_off=False)
         if not found:
             raise ServiceError(f"there is no container of {self._what()}: create it first")
         for name, which in found.items():
@@ -180,15 +181,15 @@ class Docker:
             f"com.docker.compose.service={config.service}",
         ]
 
-    def _containers(self) -> dict[str, str]:
-        """By name, what each is called by."""
+    def _containers(self, *, one_off: bool = True) -> dict[str, str]:
+        """By name, what each is called by; `one_off`: with those of `docker compose run`, which hold memory as others do."""
         if not isinstance(self._config, ComposeService):
             return {self._config.container: self._config.container}
         filters = quote(json.dumps({"label": self._labels(self._config)}))
         status, found = self._call("GET", "/containers/json?all=1&filters=" + filters)
         if status != 200 or not isinstance(found, list):
             raise ServiceError(f"the engine does not list containers: {found}")
-        return {str(each["Names"][0]).lstrip("/"): str(each["Id"]) for each in found}
+        return {_name(each): str(each["Id"]) for each in found if one_off or not _is_one_off(each)}
 
     def _states(self) -> dict[str, Mapping[str, Any]]:
         states = {}
@@ -221,3 +222,13 @@ class Docker:
         if response.status >= 400 and isinstance(value, dict):
             value = value.get("message", value)
         return response.status, value
+
+
+def _name(listed: Mapping[str, Any]) -> str:
+    """What people call a container by; one that is being removed has no name any more."""
+    names = listed.get("Names") or [str(listed["Id"])[:12]]
+    return str(names[0]).lstrip("/")
+
+
+def _is_one_off(listed: Mapping[str, Any]) -> bool:
+    return str((listed.get("Labels") or {}).get(_ONE_OFF_LABEL, "")).lower() == "true"

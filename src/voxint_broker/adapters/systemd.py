@@ -1,4 +1,4 @@
-"""A systemd unit. It is gone when systemd says inactive or failed and its control group holds no process."""
+"""A systemd unit. It is gone when systemd says inactive or failed, plans nothing with it, and its group has no process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from voxint_broker.config_services import SystemdService
 
-_PROPERTIES = "LoadState,ActiveState,SubState,Result,MainPID,ControlGroup"
+_PROPERTIES = "LoadState,ActiveState,SubState,Result,MainPID,ControlGroup,Job"
 _CGROUPS = Path("/sys/fs/cgroup")
 _TREES = (".", "unified", "systemd")
 """Where below it systemd keeps its groups: version 2 alone; version 2 beside version 1 (hybrid); version 1 alone."""
@@ -70,6 +70,8 @@ class Systemd:
             self._result = said.get("Result", "")
             if left:
                 return Look(Condition.RUNNING, f"{active}, but processes of it are left", left)
+            if said.get("Job", "0") not in {"", "0"}:  # a start that waits for other units, as after a boot
+                return Look(Condition.RUNNING, f"{active}, and systemd has a job for it in its queue")
             return Look(Condition.STOPPED, self.last_words())
         return Look(Condition.RUNNING, f"{active} ({said.get('SubState', '')})", left)
 

@@ -94,6 +94,17 @@ def test_a_token_that_cannot_be_sent_is_refused(tmp_path, text):
         token_of(check(values(token_file="token"), tmp_path))
 
 
+@pytest.mark.parametrize("key", ["", "  ", "sk-\n-secret", "sk-ключ-secret"])
+def test_a_servers_key_that_cannot_be_sent_is_refused_and_not_told(key):
+    server = {"name": "lm", "kind": "http", "server": "vllm", "url": "http://127.0.0.1:8000", "ready_url": "http://a/"}
+    told = "\n".join(problems(values(service=[{**server, "api_key": key}])))
+    assert "service.0.api_key" in told
+    assert "must be printable ASCII, and not empty" in told
+    assert "secret" not in told
+    kept = check(values(service=[{**server, "api_key": "sk-secret\n"}]), Path("/")).service[0]
+    assert kept.api_key.get_secret_value() == "sk-secret"
+
+
 def test_a_token_from_a_file_or_the_environment(tmp_path, monkeypatch):
     (tmp_path / "token").write_text("sesame\n")
     assert token_of(check(values(token_file="token"), tmp_path)) == "sesame"

@@ -140,8 +140,12 @@ def test_a_next_lease_begins_with_another_list(tmp_path):
     service = Watched(on_the_gpu=[GAME])
     with running(tmp_path, service=service, lease_programs=()) as world:
         lease = world.granted()
-        world.until(lambda: world.broker.status()["foreign"])
+        status = world.until(lambda: (now := world.broker.status())["foreign"] and now)
+        assert status["free_mib"] == 7000
         world.released(lease)
+        status = world.broker.status()
+        assert status["foreign"] == []  # beside a lease that is over there is nobody
+        assert status["free_mib"] is None  # what was read before the service started is no more so
         service.on_the_gpu.clear()
         world.granted()
         service.on_the_gpu.append(GAME)
