@@ -7,6 +7,7 @@ alone can do, and what a dead one had taken is taken up again.
 from __future__ import annotations
 
 import logging
+import os
 import secrets
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -46,11 +47,12 @@ class Inbox:
         """Add what is complete; gives how many recordings were added."""
         self._taken.mkdir(parents=True, exist_ok=True)
         now = self._now()
-        self._bring_back(now)
-        added = 0
-        for path in sorted(self._folder.iterdir()):
-            if _complete(path, now):
-                added += self._add(path)
+        left, gone = self._left_behind(now)
+        complete = [path for path in sorted(self._folder.iterdir()) if _complete(path, now)]
+        added = sum(self._try(path) for path in [*left, *complete])
+        for place in gone:
+            with suppress(OSError):
+                place.rmdir()
         return added
 
     def _now(self) -> float:
@@ -60,6 +62,14 @@ class Inbox:
         moment = probe.stat().st_ctime
         probe.unlink(missing_ok=True)
         return moment
+
+    def _try(self, path: Path) -> int:
+        """Add one file; one that cannot be handled does not keep the others out."""
+        try:
+            return self._add(path)
+        except OSError as error:
+            log.warning("the inbox could not take %r: %s", path.name, error.strerror or type(error).__name__)
+            return 0
 
     def _add(self, path: Path) -> int:
         place = self._taken / secrets.token_hex(8)
@@ -82,23 +92,27 @@ class Inbox:
         self._refused.mkdir(exist_ok=True)
         target = self._refused / ours.name
         if target.exists():
-            target = self._refused / f"{secrets.token_hex(3)}-{ours.name}"[:200]
+            target = self._refused / _shorter(f"{secrets.token_hex(3)}-{ours.stem}", ours.suffix[-20:])
         ours.rename(target)
         with suppress(OSError):
             ours.parent.rmdir()
-            (self._refused / (target.name[:200] + ".why.txt")).write_text(why + "\n", encoding="utf-8")
+        with suppress(OSError):
+            (self._refused / _shorter(target.name, ".why.txt")).write_text(why + "\n", encoding="utf-8")
         log.warning("the inbox refused a file: %s", why)
 
-    def _bring_back(self, now: float) -> None:
-        """What was taken long ago and belongs to no run goes back to the inbox; empty places go away."""
+    def _left_behind(self, now: float) -> tuple[list[Path], list[Path]]:
+        """What was taken long ago and belongs to no run, and the places that may go away once they are empty.
+
+        It is taken from where it lies: in the inbox there may be another file of its name by now.
+        """
+        left: list[Path] = []
+        gone: list[Path] = []
         for place in self._taken.iterdir():
             with suppress(OSError):
-                if now - place.stat().st_ctime < TAKEN_SECONDS or not place.is_dir():
-                    continue
-                for ours in place.iterdir():
-                    if not self._runs.is_source(ours.absolute()):
-                        ours.rename(self._folder / ours.name)
-                place.rmdir()
+                if now - place.stat().st_ctime >= TAKEN_SECONDS and place.is_dir():
+                    left += [ours for ours in place.iterdir() if not self._runs.is_source(ours.absolute())]
+                    gone.append(place)
+        return left, gone
 
 
 def _complete(path: Path, now: float) -> bool:
@@ -112,3 +126,9 @@ def _complete(path: Path, now: float) -> bool:
         return False
     # A copy may set the time of the last change to that of the original; the inode's own time cannot be set.
     return seen.st_size > 0 and now - max(seen.st_mtime, seen.st_ctime) >= QUIET_SECONDS
+
+
+def _shorter(name: str, ending: str) -> str:
+    """A name with an ending, cut so that no file system refuses it for its length: 255 bytes."""
+    room = 255 - len(os.fsencode(ending))
+    return os.fsencode(name)[:room].decode("utf-8", "ignore") + ending

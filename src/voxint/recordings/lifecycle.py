@@ -11,7 +11,7 @@ from voxint.db.tables import WORK_ITEM
 from voxint.gpu_phase import queue
 
 if TYPE_CHECKING:
-    from sqlalchemy import Engine
+    from sqlalchemy import Connection, Engine
 
     from voxint.gpu_phase.queue import StagePlan
 
@@ -39,14 +39,12 @@ class Lifecycle:
             NotPossibleError: there is no such recording, or it has ended already.
         """
         with self._engine.begin() as connection:
+            status = hold(connection, run_id)
             now = clock.read(connection)
-            status = connection.execute(
-                text("SELECT status FROM run WHERE id = :id FOR UPDATE"), {"id": run_id}
-            ).scalar_one_or_none()
             if status not in {"queued", "running"}:
                 raise NotPossibleError(_why(run_id, status, "cancelled"))
             tokens = connection.execute(
-                text("SELECT claim_token FROM work_item WHERE run_id = :id AND state = 'running' FOR UPDATE"),
+                text("SELECT claim_token FROM work_item WHERE run_id = :id AND state = 'running'"),
                 {"id": run_id},
             ).scalars()
             for token in list(tokens):
@@ -85,6 +83,25 @@ class Lifecycle:
                 {"id": run_id},
             )
             return str(row.stage)
+
+
+def hold(connection: Connection, run_id: int) -> str | None:
+    """Lock a recording and what is to be done for it until the transaction ends. Gives its status; None for no such one.
+
+    The work is locked first, as by whoever claims it or ends a claim: the other way round the two would wait for each
+    other, and the database would break one of them off.
+    """
+    open_work = "SELECT id FROM work_item WHERE run_id = :id AND state IN ('queued', 'running') ORDER BY id"
+    while True:
+        savepoint = connection.begin_nested()
+        held = set(connection.execute(text(f"{open_work} FOR UPDATE"), {"id": run_id}).scalars())
+        status: str | None = connection.execute(
+            text("SELECT status FROM run WHERE id = :id FOR UPDATE"), {"id": run_id}
+        ).scalar_one_or_none()
+        if set(connection.execute(text(open_work), {"id": run_id}).scalars()) <= held:
+            savepoint.commit()
+            return status
+        savepoint.rollback()  # a stage ended meanwhile, and the next one is queued: once more from the beginning
 
 
 def _why(run_id: int, status: str | None, wanted: str) -> str:

@@ -15,7 +15,7 @@ from voxint.db.tables import RUN, STAGE_EXECUTION, STAGE_RESULT, WORK_ITEM
 from voxint.recordings import waste
 from voxint.recordings.address import PUBLIC_ONLY, is_url, name_in, url_for_people
 from voxint.recordings.errors import NotAddedError
-from voxint.recordings.lifecycle import NotPossibleError
+from voxint.recordings.lifecycle import NotPossibleError, hold
 from voxint.recordings.media.probe import MediaError, probe
 from voxint.recordings.rows import RUNS, run_by_id, run_from
 from voxint.recordings.run import Execution, RunDetail, SpeakerRange
@@ -222,7 +222,9 @@ class RunStore:
         return {row.kind: row.data for row in rows}
 
     def is_source(self, path: Path) -> bool:
-        """Whether a file is the source of a run."""
+        """Whether a file is the source of a run. One whose name is not UTF-8 is none: it is never added."""
+        if storable_text(str(path)) != str(path):
+            return False
         query = "SELECT EXISTS (SELECT 1 FROM run WHERE source = :source)"
         with self._engine.connect() as connection:
             return bool(connection.execute(text(query), {"source": str(path)}).scalar_one())
@@ -234,8 +236,9 @@ class RunStore:
             NotPossibleError: there is none, or somebody works on it.
         """
         with self._engine.begin() as connection:
+            hold(connection, run_id)
             row = connection.execute(
-                text("SELECT source, source_kind, folder FROM run WHERE id = :id FOR UPDATE"), {"id": run_id}
+                text("SELECT source, source_kind, folder FROM run WHERE id = :id"), {"id": run_id}
             ).one_or_none()
             if row is None:
                 raise NotPossibleError(f"there is no recording {run_id}: `voxint runs list` shows those that are there")

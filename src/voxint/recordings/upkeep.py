@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,8 @@ from voxint.recordings.inbox import Inbox
 from voxint.recordings.lifecycle import NotPossibleError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from sqlalchemy import Engine
 
     from voxint.recordings.runs import RunStore
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 AT_ONCE = 100
-"""Recordings that one round deletes."""
+"""Recordings that one round deletes, and whose sources it drops."""
 
 
 class Upkeep:
@@ -44,15 +46,16 @@ class Upkeep:
     def run(self) -> int:
         """Do it; gives how many recordings were added from the watched folder."""
         added = 0
-        try:
+        with _going_on("the watched folder"):
             if self._settings.inbox_enabled:
                 added = Inbox(self._runs, self._settings.media_root).sweep()
+        with _going_on("recordings that are too old"):
             self._delete_old()
+        with _going_on("sources that are not kept"):
             self._drop_sources()
+        with _going_on("what was deleted"):
             waste.empty(self._engine, self._settings.media_root)
-            self._forget_events()
-        except OSError as error:
-            log.warning("upkeep of the media folder: %s", error.strerror or type(error).__name__)
+        self._forget_events()
         return added
 
     def _delete_old(self) -> None:
@@ -63,7 +66,7 @@ class Upkeep:
             query = "SELECT id FROM run WHERE finished_at < :oldest ORDER BY finished_at LIMIT :most"
             found = connection.execute(text(query), {"oldest": oldest, "most": AT_ONCE}).scalars().all()
         for run_id in found:
-            with suppress(NotPossibleError):
+            with suppress(NotPossibleError), _going_on(f"recording {run_id}, which is older than KEEP_RUNS_DAYS"):
                 self._runs.delete(run_id)
                 log.info("recording %d was deleted: it is older than KEEP_RUNS_DAYS", run_id)
 
@@ -78,11 +81,28 @@ class Upkeep:
         if self._settings.keep_source:
             return
         query = """
-            SELECT run.folder, result.data ->> 'file' AS file FROM run
+            SELECT run.id, run.folder, result.data ->> 'file' AS file FROM run
             JOIN stage_result result ON result.run_id = run.id AND result.kind = 'acquire'
-            WHERE run.status = 'done' ORDER BY run.id DESC LIMIT :most
+            WHERE run.status = 'done' AND NOT result.data ? 'dropped' ORDER BY run.id LIMIT :most
         """
         with self._engine.connect() as connection:
             rows = connection.execute(text(query), {"most": AT_ONCE}).all()
         for row in rows:
-            (self._settings.media_root / row.folder / row.file).unlink(missing_ok=True)
+            with _going_on(f"the source of recording {row.id}"):
+                (self._settings.media_root / row.folder / row.file).unlink(missing_ok=True)
+                self._note_dropped(row.id)
+
+    def _note_dropped(self, run_id: int) -> None:
+        """So that the next rounds come to the recordings behind it."""
+        note = "UPDATE stage_result SET data = data || '{\"dropped\": true}' WHERE run_id = :id AND kind = 'acquire'"
+        with self._engine.begin() as connection:
+            connection.execute(text(note), {"id": run_id})
+
+
+@contextmanager
+def _going_on(what: str) -> Iterator[None]:
+    """What the file system refuses is told, and the rest is done all the same."""
+    try:
+        yield
+    except OSError as error:
+        log.warning("upkeep could not see to %s: %s", what, error.strerror or type(error).__name__)

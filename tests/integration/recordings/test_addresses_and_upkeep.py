@@ -250,6 +250,70 @@ def test_what_a_dead_worker_had_taken_is_taken_up_again(world, folder, make_wav,
     assert len(world.runs.list()) == 1
 
 
+def test_what_is_taken_up_again_takes_no_other_files_place(world, folder, make_wav, monkeypatch):
+    """A worker died with call.wav in its hands, and meanwhile somebody put another call.wav into the folder."""
+    quiet(monkeypatch)
+    monkeypatch.setattr(inbox_module, "TAKEN_SECONDS", 0.2)
+    place = folder / ".taken" / "abc"
+    place.mkdir(parents=True)
+    make_wav("x.wav", seconds=10.0).rename(place / "call.wav")
+    make_wav("y.wav", seconds=5.0).rename(folder / "call.wav")
+    time.sleep(0.4)
+    inbox = Inbox(world.runs, world.media)
+    for _ in range(3):
+        inbox.sweep()
+        time.sleep(0.4)
+    assert sorted(run.duration_seconds for run in world.runs.list()) == [5.0, 10.0]
+    world.finish()
+    assert {run.status for run in world.runs.list()} == {"done"}
+    time.sleep(0.4)
+    inbox.sweep()
+    assert list((folder / ".taken").iterdir()) == []
+
+
+def test_a_file_that_cannot_be_handled_keeps_no_other_out(world, folder, make_wav, monkeypatch):
+    quiet(monkeypatch)
+    usual = Inbox._refuse
+
+    def refuse(inbox, ours, why):
+        if ours.name.startswith("a"):
+            raise PermissionError(13, "Permission denied")
+        usual(inbox, ours, why)
+
+    monkeypatch.setattr(Inbox, "_refuse", refuse)
+    (folder / "a.mp4").write_text("<html>")
+    make_wav("x.wav").rename(folder / "call.wav")
+    time.sleep(0.4)
+    assert Inbox(world.runs, world.media).sweep() == 1
+    assert [run.title for run in world.runs.list()] == ["call"]
+
+
+def test_names_of_refused_files_fit_every_file_system(world, folder, monkeypatch):
+    """The same name twice, of 255 bytes, and one that is not UTF-8: with the mark that tells them apart too long by 7."""
+    quiet(monkeypatch)
+    inbox = Inbox(world.runs, world.media)
+    long = "\u00fc" * 125 + "x.mp4"
+    odd = os.fsdecode(b"caf\xe9.mp4")
+    for _ in range(2):
+        for name in (long, odd):
+            (folder / name).write_text("<html>")
+        time.sleep(0.4)
+        assert inbox.sweep() == 0
+    assert list((folder / ".taken").iterdir()) == []
+    assert len(list((folder / "refused").glob("*.mp4"))) == 4
+    assert len(list((folder / "refused").glob("*.why.txt"))) == 4
+
+
+def test_a_name_that_is_not_utf_8_is_no_recordings_source(world, folder, monkeypatch):
+    monkeypatch.setattr(inbox_module, "TAKEN_SECONDS", 0.2)
+    place = folder / ".taken" / "abc"
+    place.mkdir(parents=True)
+    (place / os.fsdecode(b"caf\xe9.mp4")).write_text("<html>")
+    time.sleep(0.4)
+    assert Inbox(world.runs, world.media).sweep() == 0
+    assert len(list((folder / "refused").glob("*.mp4"))) == 1
+
+
 def test_a_link_out_of_the_folder_is_not_followed(world, folder, tmp_path, monkeypatch):
     quiet(monkeypatch)
     (folder / "link.wav").symlink_to("/etc/passwd")
@@ -313,3 +377,51 @@ def test_nothing_is_deleted_by_default(world, make_wav):
     world.shift(10 * 365 * 86400)
     world.parts.upkeep.run()
     assert any(path.name.startswith("source-") for path in run.folder.iterdir())
+
+
+def test_one_part_that_the_disk_refuses_keeps_no_other_from_its_turn(make_world, make_wav, monkeypatch):
+    """An inbox that cannot be read, and an old recording whose folder cannot be moved: the next one goes all the same."""
+    world = make_world(KEEP_RUNS_DAYS="30", KEEP_SOURCE="false", INBOX_ENABLED="true")
+    stuck, old, new = (
+        world.runs.add(make_wav(f"{name}.wav", hertz=hertz)) for name, hertz in (("a", 300), ("b", 400), ("c", 500))
+    )
+    world.finish()
+    with world.engine.begin() as connection:
+        for number, run in ((32, stuck), (31, old)):
+            connection.execute(
+                text("UPDATE run SET finished_at = now() - make_interval(days => :days) WHERE id = :id"),
+                {"id": run.id, "days": number},
+            )
+    usual = waste.put
+
+    def put(media_root, folder):
+        if folder.startswith(f"runs/{stuck.id}-"):
+            raise PermissionError(13, "Permission denied")
+        usual(media_root, folder)
+
+    def no_inbox(_inbox):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(waste, "put", put)
+    monkeypatch.setattr(Inbox, "sweep", no_inbox)
+    assert world.parts.upkeep.run() == 0
+    assert [world.runs.get(run.id) is None for run in (stuck, old, new)] == [False, True, False]
+    assert not any(path.name.startswith("source-") for path in new.folder.iterdir())
+
+
+def test_sources_that_are_no_longer_kept_go_however_many_there_are(make_world, make_wav, monkeypatch):
+    """KEEP_SOURCE was switched off later: round by round the older ones go too."""
+    from voxint.recordings import upkeep
+
+    monkeypatch.setattr(upkeep, "AT_ONCE", 2)
+    world = make_world(KEEP_SOURCE="false")
+    runs = [world.runs.add(make_wav(f"{number}.wav", seconds=1.0, hertz=300 + 50 * number)) for number in range(5)]
+    world.finish()
+
+    def sources():
+        return [any(path.name.startswith("source-") for path in run.folder.iterdir()) for run in runs]
+
+    assert all(sources())
+    for _ in range(3):
+        world.parts.upkeep.run()
+    assert not any(sources())

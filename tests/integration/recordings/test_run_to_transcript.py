@@ -171,14 +171,14 @@ def test_an_old_copy_that_lost_its_claim_writes_nothing_over_the_new_result(worl
 
     def slow(request):
         inside.set()
-        go_on.wait(20)
+        go_on.wait(60)
         return answer_json({"text": "old", "segments": [{"start": 0, "end": 1, "text": "old"}]})
 
     new = answer_json({"text": "new", "segments": [{"start": 0, "end": 1, "text": "new"}]})
     world.services.script["whisper"] = [slow, new]
     old = threading.Thread(target=world.work, args=("gpu",))
     old.start()
-    assert inside.wait(10)
+    assert inside.wait(60)
     with world.engine.begin() as connection:
         connection.execute(text("UPDATE work_item SET heartbeat_at = heartbeat_at - interval '1 hour'"))
     while world.parts.gate.reap() == 0:  # the living heart may beat between the two
@@ -186,7 +186,8 @@ def test_an_old_copy_that_lost_its_claim_writes_nothing_over_the_new_result(worl
             connection.execute(text("UPDATE work_item SET heartbeat_at = heartbeat_at - interval '1 hour'"))
     assert world.work("gpu") == ["transcribe"]
     go_on.set()
-    old.join(20)
+    old.join(60)
+    assert not old.is_alive()
     assert world.runs.results(run.id)["transcribe"]["segments"][0][0]["text"].strip() == "new"
 
 
