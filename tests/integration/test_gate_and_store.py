@@ -184,6 +184,24 @@ def test_work_that_waited_its_turn_behind_another_keeps_its_segment(engine, stor
     assert gate.claim(Lane.GPU).run_id in {second, claim.run_id}
 
 
+def test_a_clock_that_was_set_back_does_not_keep_the_work_of_the_dead(engine, gate):
+    add_run(engine)
+    add_run(engine)
+    shift_clock(engine, 86_400)
+    set_phase(engine, "audio")
+    dead, alive = gate.claim(Lane.GPU), gate.claim(Lane.GPU)
+    shift_clock(engine, 0)
+    assert gate.reap() == 0, "whoever has not beaten yet is not dead"
+    assert rows(engine, "SELECT 1 FROM work_item WHERE heartbeat_at > voxint_now()") == []
+    shift_clock(engine, 59)
+    assert gate.beat(alive)
+    assert gate.reap() == 0
+    shift_clock(engine, 61)
+    assert gate.reap() == 1
+    assert not gate.beat(dead)
+    assert gate.beat(alive)
+
+
 def test_the_dead_give_their_work_back_and_the_living_keep_it(engine, gate):
     add_run(engine)
     add_run(engine)

@@ -100,6 +100,34 @@ def test_a_whole_turn_there_and_back(engine, machine, gate):
     ]
 
 
+def shift_clock(engine, seconds):
+    with engine.begin() as connection:
+        connection.execute(
+            text(
+                "CREATE OR REPLACE FUNCTION voxint_now() RETURNS timestamptz LANGUAGE sql VOLATILE"
+                f" AS $$ SELECT clock_timestamp() + interval '{seconds} seconds' $$"
+            )
+        )
+
+
+def test_a_clock_that_is_set_back_by_a_day_keeps_the_gpu_from_nobody_for_a_day(engine, machine, gate):
+    shift_clock(engine, 86_400)
+    add_recording(engine)
+    go_to(machine, Phase.AUDIO)
+    assert work_off(gate, Lane.GPU) == 4
+    shift_clock(engine, 0)
+    go_to(machine, Phase.LLM)
+    with engine.begin() as connection:
+        shortest = connection.execute(text("SELECT min(seconds) FROM gpu_phase_event")).scalar_one()
+    assert shortest >= 0
+    machine.language_model.ready = False
+    shift_clock(engine, 3600)
+    tick(machine)
+    shift_clock(engine, 0)
+    tick(machine)
+    assert machine.store.read().llm_silent_since <= machine.store.now()
+
+
 def test_one_step_a_tick(engine, machine):
     add_recording(engine)
     for n in range(1, 9):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from datetime import datetime, timedelta
+    from datetime import datetime
 
 HOLDER = "voxint"
 """The holder's name in every lease: one broker serves one Voxint."""
@@ -103,6 +104,18 @@ class PhaseState:
     def age(self, now: datetime) -> timedelta:
         """How long the phase has lasted at `now`."""
         return now - self.phase_since
+
+    def not_ahead_of(self, now: datetime) -> PhaseState:
+        """The row at `now` where the clock was set back since it was written: no phase begins in the future.
+
+        Else dwell and limits would stand still until the clock is there again, be it for a day. A wait that was counted
+        on the same clock goes back by as much.
+        """
+        ahead = -self.age(now)
+        if ahead <= timedelta(0):
+            return self
+        wait = None if self.retry_after is None else self.retry_after - ahead
+        return replace(self, phase_since=now, retry_after=wait)
 
     @property
     def lease_renewable(self) -> bool:

@@ -111,22 +111,30 @@ def depths(connection: Connection, bound: int, ahead: frozenset[str] = NOTHING_A
 
 
 def reap(connection: Connection, now: datetime, limit: timedelta, attempts: int) -> int:
-    """Give back what runs without a heartbeat: its worker is dead. Gives how many pieces of work that were."""
+    """Give back what runs without a heartbeat: its worker is dead. Gives how many pieces of work that were.
+
+    Where the clock was set back, what its worker wrote lies in the future: its silence is counted from now on.
+    """
     rows = connection.execute(
         text(
-            "SELECT id, run_id, kind, attempts, claim_token FROM work_item"
-            " WHERE state = 'running' AND heartbeat_at < :oldest FOR UPDATE SKIP LOCKED"
+            "SELECT id, run_id, kind, attempts, claim_token, heartbeat_at > :now AS ahead FROM work_item"
+            " WHERE state = 'running' AND (heartbeat_at < :oldest OR heartbeat_at > :newest) FOR UPDATE SKIP LOCKED"
         ),
-        {"oldest": now - limit},
+        {"now": now, "oldest": now - limit, "newest": now + limit},
     ).all()
     for row in rows:
+        if row.ahead:
+            connection.execute(
+                text("UPDATE work_item SET heartbeat_at = :now WHERE id = :id"), {"id": row.id, "now": now}
+            )
+            continue
         end_execution(connection, row.claim_token, "abandoned", "its worker stopped without a word", now)
         if row.attempts >= attempts:
             words = f"{row.kind}: the worker died {row.attempts} times while it worked on this recording"
             give_up(connection, row.id, row.run_id, words, now)
         else:
             put_back(connection, row.id, now)
-    return len(rows)
+    return sum(not row.ahead for row in rows)
 
 
 def cut(connection: Connection, now: datetime, stages: StagePlan, blamed: frozenset[str], attempts: int) -> None:

@@ -285,7 +285,8 @@ def stored_from(row: Row[Any]) -> Stored:
 def _silent_since(after: PhaseState, now: datetime) -> Any:  # noqa: ANN401 - a value, or an expression on the row
     """What a tick stores in `llm_silent_since`: the first of the ticks in a row that had no answer."""
     unanswered = after.phase is Phase.LLM and after.llm_checked_at is not None and not after.llm_ready
-    return func.coalesce(GPU_PHASE.c.llm_silent_since, now) if unanswered else None
+    # Not in the future: the clock may have been set back since.
+    return func.least(func.coalesce(GPU_PHASE.c.llm_silent_since, now), now) if unanswered else None
 
 
 def _pending(connection: Connection) -> Request | None:

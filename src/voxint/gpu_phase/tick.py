@@ -71,7 +71,7 @@ def _tick(machine: Machine) -> Report:
         event = machine.store.begin()
         state = PhaseState(Phase.LLM, loaded.now) if event else None
         return Report("first" if event else "overtaken", 0, loaded.now, state)
-    state = loaded.stored.state
+    state = loaded.stored.state.not_ahead_of(loaded.now)
     calls = plan(state, loaded.request)
     seen = Seen(loaded.now, loaded.work, request=loaded.request, hold_until=loaded.hold_until)
     seen = perform(calls, state, seen, machine)

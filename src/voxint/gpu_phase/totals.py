@@ -21,6 +21,7 @@ FAILURES = frozenset(
         Cause.ACQUIRE_FAILED,
         Cause.ACQUIRE_LIMIT,
         Cause.START_LIMIT,
+        Cause.WRONG_DEVICE,
         Cause.LEASE_LOST,
         Cause.SERVICE_STOPPED,
         Cause.STOP_LIMIT,

@@ -10,9 +10,12 @@ from pathlib import Path
 
 import pytest
 import yaml
+from hypothesis import given, settings
+from phase_draws import REPEATABLE, ticks
 from phase_views import NOON, state_of, view_of
 
 from voxint.console.metrics import ALERT_CODES, families, render
+from voxint.gpu_phase.decide import decide
 from voxint.gpu_phase.model import Cause, Phase
 from voxint.gpu_phase.policy import Policy
 from voxint.gpu_phase.totals import Steps
@@ -156,3 +159,18 @@ def test_every_cause_of_a_failure_is_a_cause():
 
     assert set(Cause) >= FAILURES
     assert Cause.GRANTED not in FAILURES
+
+
+@pytest.mark.parametrize("phase", Phase)
+def test_every_step_that_counts_as_a_failure_is_one_in_the_metrics(phase):
+    from voxint.gpu_phase.totals import FAILURES
+
+    @settings(REPEATABLE, max_examples=100)
+    @given(ticks(phase))
+    def check(drawn):
+        step = decide(*drawn)
+        if step.moved and step.state.failures > step.before.failures:
+            assert step.cause in FAILURES
+
+    check()
+    assert Cause.WRONG_DEVICE in FAILURES  # seldom drawn

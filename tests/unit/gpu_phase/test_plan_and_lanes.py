@@ -244,3 +244,16 @@ def test_the_longest_wait_is_cut_at_what_is_stored():
 def test_the_later_of_two_moments():
     assert later(NOON, ahead(1)) == later(ahead(1), NOON) == ahead(1)
     assert later(None, NOON) == NOON
+
+
+@pytest.mark.parametrize("age", [1e-6, 0, 86_400])
+def test_a_row_of_the_past_or_the_present_stays_as_it_is(age):
+    row = state(P.LLM, age=age, retry_after=ahead(9))
+    assert row.not_ahead_of(NOON) is row
+
+
+@pytest.mark.parametrize("retry_after", [None, timedelta(days=1, seconds=30)])
+def test_where_the_clock_was_set_back_the_phase_begins_now_and_its_wait_goes_back_too(retry_after):
+    row = state(P.ERROR, age=-86_400, retry_after=retry_after and NOON + retry_after)
+    settled = row.not_ahead_of(NOON)
+    assert settled == replace(row, phase_since=NOON, retry_after=retry_after and ahead(30))
