@@ -150,7 +150,8 @@ def mend(reason: str | None) -> str:
         return ""
     return (
         "; the broker hangs: restart it (`systemctl restart voxint-broker` on its host; where `voxint standalone` runs it,"
-        " stop that and start it again)"
+        " stop that and start it again); its log says what it did last (`journalctl -u voxint-broker`; standalone:"
+        " logs/broker.log in its data folder)"
     )
 
 

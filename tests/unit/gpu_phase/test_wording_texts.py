@@ -522,7 +522,8 @@ def test_a_refused_request_says_what_is_left_of_the_time_when_sharing_was_on():
 HUNG = "could not ask the broker who holds the GPU: cannot reach the broker at http://b/status: no complete answer within 10 s (timed out)"
 RESTART = (
     "the broker hangs: restart it (`systemctl restart voxint-broker` on its host; where `voxint standalone` runs it,"
-    " stop that and start it again)"
+    " stop that and start it again); its log says what it did last (`journalctl -u voxint-broker`; standalone:"
+    " logs/broker.log in its data folder)"
 )
 
 
@@ -540,6 +541,13 @@ def test_a_broker_that_hangs_is_to_be_restarted_status_doctor_and_banner_say():
 def test_a_hand_back_that_ended_at_a_broker_that_hangs_says_so_too():
     state = state_of(Phase.ERROR, last_error="could not release the GPU: no complete answer within 10 s (timed out)")
     assert f"(timed out); {RESTART}. It is tried again" in phases.error_words(view_of(Phase.ERROR, state=state), UTC)
+
+
+def test_a_broker_that_hangs_while_voxint_has_the_gpu_is_to_be_restarted_too():
+    note = "could not renew the lease: cannot reach the broker at http://b/acquire: no complete answer within 10 s (timed out)"
+    view = view_of(Phase.AUDIO, state=state_of(Phase.AUDIO, lease_id="b7c1", note=note))
+    assert f"({note}; {RESTART})" in dict(phases.status_lines(view, UTC))["gpu lane"]
+    assert phases.sharing_line(view, UTC)[1].endswith(f". {note}; {RESTART}")
 
 
 def test_a_broker_that_is_not_there_is_not_said_to_hang():

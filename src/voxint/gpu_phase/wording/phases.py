@@ -162,7 +162,7 @@ def _held_up(view: PhaseView) -> str:
         return ""
     if view.blind is not None:
         return f" ({no_switch(view)})"
-    return "" if state.phase is Phase.LLM else f" ({clean(state.note)})"
+    return "" if state.phase is Phase.LLM else f" ({_noted(state.note)})"
 
 
 def _waits_for(view: PhaseView) -> str:
@@ -205,7 +205,12 @@ def sharing_line(view: PhaseView, zone: tzinfo | None) -> tuple[str, str]:
     wrong = _wrong(view, zone)
     if wrong:
         return "warn", ". ".join([words, *wrong])
-    return ("ok", f"{words}. {clean(state.note)}" if state.note else words)
+    return ("ok", f"{words}. {_noted(state.note)}" if state.note else words)
+
+
+def _noted(note: str) -> str:
+    """What the last tick saw, and what a person can do about it."""
+    return f"{clean(note)}{mend(note)}"
 
 
 def _wrong(view: PhaseView, zone: tzinfo | None) -> list[str]:
