@@ -10,6 +10,7 @@ from voxint.storable import storable
 
 _THINKING = re.compile(r"\A\s*<(think|thinking|reasoning)>(.*?)</\1>", re.IGNORECASE | re.DOTALL)
 _UNCLOSED = re.compile(r"\A\s*<(think|thinking|reasoning)>", re.IGNORECASE)
+_CLOSED = re.compile(r"</(think|thinking|reasoning)>", re.IGNORECASE)
 _FENCE = re.compile(r"```[a-zA-Z]*[ \t]*\n(.*?)```", re.DOTALL)
 _STARTS = 200
 """Places in one answer at which a JSON value is looked for."""
@@ -36,16 +37,29 @@ def json_in(text: str) -> Any:  # noqa: ANN401 - any JSON value
         ValueError: there is none, or it is cut off.
     """
     answer = without_thinking(text)
-    for candidate in [answer, *(match.group(1).strip() for match in _FENCE.finditer(answer))]:
-        value = _whole(candidate)
-        if value is not None:
-            return value
-    value = _first_in(answer)
+    value = _whole(answer)
+    if value is None:
+        value = _anywhere(_behind_thinking(answer))
     if value is None:
         raise ValueError(
             "the answer has no JSON in it" if "{" not in answer else "the answer's JSON is cut off or broken"
         )
     return value
+
+
+def _behind_thinking(answer: str) -> str:
+    """What stands behind a reasoning block of which only the end is there: some models' templates open it for them."""
+    ends = [match.end() for match in _CLOSED.finditer(answer)]
+    rest = answer[ends[-1] :].strip() if ends else ""
+    return rest if "{" in rest or "[" in rest else answer
+
+
+def _anywhere(answer: str) -> Any:  # noqa: ANN401
+    for candidate in [answer, *(match.group(1).strip() for match in _FENCE.finditer(answer))]:
+        value = _whole(candidate)
+        if value is not None:
+            return value
+    return _first_in(answer)
 
 
 def _whole(text: str) -> Any:  # noqa: ANN401

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from voxint.services.exchange import Answer, ExchangeError, run, watched
+from voxint.services.exchange import AbandonedError, Answer, ExchangeError, run, watched
 from voxint.services.model_call import error_text, retry_after, said_in
 from voxint.services.numbers import number
 from voxint.storable import read_json
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from voxint.settings import Settings
 
 ANSWER_BYTES = 16 << 20
+PATIENCE = timedelta(minutes=2)
+"""How long a model that has answered before, and is busy now, is waited for between two answers."""
 
 
 class LlmError(Exception):
@@ -65,7 +67,11 @@ def auth_headers(settings: Settings) -> dict[str, str]:
 
 
 class LlmClient:
-    """Asks the endpoint of one feature.
+    """Asks the endpoint of one feature, for one piece of work.
+
+    A model that is busy before its first answer is the work's to wait for, in the queue. In the middle of the work it is
+    waited for here: an endpoint that takes so many requests a minute would otherwise never be done with a long transcript,
+    which would begin anew each time.
 
     Args:
         settings: addresses, the model's name, the token, the time limit.
@@ -77,6 +83,8 @@ class LlmClient:
         base = settings.llm_feature_urls.get(feature) or settings.llm_base_url
         self._base = api_url(base, "") if base and settings.llm_enabled else None
         self._plain = False
+        self._answered = False
+        self._waited = timedelta(0)
 
     @property
     def configured(self) -> bool:
@@ -114,6 +122,20 @@ class LlmClient:
         }
         if schema is not None and not self._plain:
             body["response_format"] = {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}
+        while True:
+            try:
+                reply = self._reply(body, lost)
+            except LlmBusyError as error:
+                if not self._answered or self._waited + error.retry_in > PATIENCE or lost is None:
+                    raise
+                self._waited += error.retry_in
+                if lost.wait(error.retry_in.total_seconds()):
+                    raise AbandonedError("given up: the work was taken back") from None
+            else:
+                self._answered, self._waited = True, timedelta(0)
+                return reply
+
+    def _reply(self, body: dict[str, Any], lost: threading.Event | None) -> Reply:
         answer = self._complete(body, lost)
         if answer.status in {400, 422} and "response_format" in body and not _says_too_long(answer):
             self._plain = True

@@ -282,6 +282,20 @@ def test_a_file_without_a_sound_track_is_refused_before_it_is_work(world, make_m
     assert not world.parts.phase_store.load().work.gpu_queued
 
 
+def test_a_hole_in_the_middle_is_no_failure_and_is_warned_of(world, make_media):
+    """Faults 86 and 87: what can be decoded passes; this form has no times of its own, so what is behind it is early."""
+    path = make_media("hole.mp3", codec="libmp3lame", seconds=10.0)
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2 : len(data) // 2 + 4096] = bytes(4096)
+    path.write_bytes(data)
+    run = world.runs.add(path)
+    world.work("gpu", 2)
+    assert world.item(run.id, "prepare").state == "done"
+    damaged, short = world.runs.get(run.id).warnings
+    assert "damaged pieces of its sound were passed over" in damaged
+    assert "but the file says 10.0 s" in short
+
+
 @pytest.mark.parametrize(
     "text_back",
     [

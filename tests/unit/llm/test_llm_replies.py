@@ -27,13 +27,19 @@ def answer(status, body, **headers):
         ("[1, 2]", [1, 2]),
         ('{"text": "he said <think>wait</think> aloud"}', {"text": "he said <think>wait</think> aloud"}),
         ('{"n": NaN}', {"n": None}),
+        ('The form is {"x": 1}.\n</think>\n\n{"ok": true}', {"ok": True}),
+        ('Maybe\n```json\n{"x": 1}\n```\n</think>\n```json\n{"ok": true}\n```', {"ok": True}),
+        ('Here: {"text": "he said </think> aloud"}', {"text": "he said </think> aloud"}),
+        ('{"x": 1}</think>[]', []),
     ],
 )
 def test_json_is_found_in_what_stands_around_it(text, value):
     assert json_in(text) == value
 
 
-@pytest.mark.parametrize("text", ['<think>a {"x":1}', "<Think> still", '{"a": ', "no", "", "{" * 5000])
+@pytest.mark.parametrize(
+    "text", ['<think>a {"x":1}', 'a {"x":1}</think>{"li', "<Think> still", '{"a": ', "no", "", "{" * 5000]
+)
 def test_what_is_cut_off_is_no_empty_success(text):
     with pytest.raises(ValueError, match=r"cut off|no JSON"):
         json_in(text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -14,7 +15,7 @@ from voxint.storable import storable_text
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
     from sqlalchemy import Connection, Engine
@@ -136,6 +137,23 @@ class StageContext:
         """
         if self.claim.lost.is_set():
             raise ClaimLost
+
+    @contextmanager
+    def owning(self) -> Iterator[Connection | None]:
+        """Hold the claim meanwhile: nobody takes it back, cancels or deletes the recording until the body has ended.
+
+        Gives the open transaction; None where there is no database. For moments only, and never during a call.
+
+        Raises:
+            ClaimLost: it was taken back.
+        """
+        if self.engine is None:
+            self.check_claim()
+            yield None
+            return
+        with self.engine.begin() as connection:
+            self.notes.own(connection)
+            yield connection
 
     def result(self, stage: str) -> dict[str, Any]:
         """What an earlier stage made.

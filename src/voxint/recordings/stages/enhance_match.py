@@ -60,11 +60,10 @@ def _roster(context: StageContext) -> dict[str, dict[str, Any]]:
     """What the roster says of each voice, by label. Entered under the claim: a copy that lost it enters nothing."""
     made = context.result("diarize_embed")
     voices = [Voice.from_document(each) for each in made["speakers"]]
-    if context.engine is None or not made["voice_model"]:
+    if not made["voice_model"]:
         return {}
-    with context.engine.begin() as connection:
-        context.notes.own(connection)
-        return enter(connection, context.run.id, str(made["voice_model"]), voices)
+    with context.owning() as connection:
+        return {} if connection is None else enter(connection, context.run.id, str(made["voice_model"]), voices)
 
 
 def _named(labels: Sequence[str], known: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:

@@ -26,14 +26,17 @@ def new_file(context: StageContext, stem: str, ending: str) -> Iterator[tuple[Pa
         ClaimLost: the claim was taken back meanwhile.
         StageFailed: the disk is full.
     """
-    context.run.folder.mkdir(parents=True, exist_ok=True)
+    # Under the claim: a recording that was cancelled and deleted meanwhile gets no folder and no file again.
+    with context.owning():
+        context.run.folder.mkdir(parents=True, exist_ok=True)
     final = context.run.folder / f"{stem}-{context.claim.token}{ending}"
     temporary = final.with_name(final.name + ".part")
     try:
         yield temporary, final
         context.check_claim()
         sync(temporary)
-        temporary.replace(final)
+        with context.owning():
+            temporary.replace(final)
     except OSError as error:
         if error.errno in {errno.ENOSPC, errno.EDQUOT}:
             raise StageFailed("the disk of the media folder is full: free some space, then requeue") from None
@@ -50,7 +53,10 @@ def sync(path: Path) -> None:
 
 
 def remove_strays(context: StageContext, keep: set[str]) -> None:
-    """Take away what copies of stages left that lost their claim. `keep`: names that the results speak of."""
+    """Take away what copies of stages left that lost their claim. `keep`: names that the results speak of.
+
+    Only while the claim is held: else it is the newer copy's files that are strays here.
+    """
     for path in context.run.folder.iterdir():
         stray = path.name not in keep and path.name.startswith(("source-", "audio-", "transcript-"))
         if stray and path.is_file():

@@ -25,16 +25,10 @@ def finalize(context: StageContext) -> dict[str, Any]:
             temporary.write_text(form.write(transcript), encoding="utf-8", newline="")
             files[name] = final.name
     names = {str(context.result(stage)["file"]) for stage in ("acquire", "prepare")}
-    remove_strays(context, names | set(files.values()))
-    return {"version": _version(context, transcript), "transcript": transcript.to_document(), "files": files}
-
-
-def _version(context: StageContext, transcript: Transcript) -> int:
-    if context.engine is None:
-        return 1
-    with context.engine.begin() as connection:
-        context.notes.own(connection)
-        return freeze(connection, transcript, "made from the recording")
+    with context.owning() as connection:
+        remove_strays(context, names | set(files.values()))
+        version = 1 if connection is None else freeze(connection, transcript, "made from the recording")
+    return {"version": version, "transcript": transcript.to_document(), "files": files}
 
 
 def frozen(context: StageContext) -> Transcript:
