@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from voxint.gpu_phase.view import iso
 from voxint.gpu_phase.wording import figures
+from voxint.recordings.address import url_for_people
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,6 +44,11 @@ def length(run: Run) -> str:
     return ABSENT if run.duration_seconds is None else figures.span(timedelta(seconds=run.duration_seconds))
 
 
+def source(run: Run) -> str:
+    """Where the recording came from. What stands behind an address's path may be a secret: it is not shown."""
+    return url_for_people(run.source) if run.source_kind == "url" else run.source
+
+
 def lines(run: Run) -> list[tuple[str, str]]:
     """A recording as labels and values."""
     pairs = [
@@ -51,7 +57,7 @@ def lines(run: Run) -> list[tuple[str, str]]:
         ("status", run.status),
         ("stage", run.stage),
         ("progress", progress(run)),
-        ("source", run.source),
+        ("source", source(run)),
         ("length", length(run)),
         ("language", run.language or ABSENT),
         ("added", figures.moment(run.created_at, None)),
@@ -111,7 +117,7 @@ def record(run: Run) -> dict[str, object]:
         "status": run.status,
         "stage": run.stage,
         "progress": run.progress,
-        "source": run.source,
+        "source": source(run),
         "source_kind": run.source_kind,
         "language": run.language,
         "speakers_min": run.speakers_min,

@@ -14,6 +14,7 @@ import urllib.error
 import urllib.request
 from contextlib import contextmanager
 from dataclasses import dataclass
+from http.client import HTTPException
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -81,10 +82,10 @@ def _one(weights: Weights, file: File, gather: Path, source: Source, progress: C
         _download(url, file, part, source.token if weights.gated else None, progress)
     except urllib.error.HTTPError as error:
         raise FetchError(_refused(weights, url, error.code)) from None
-    except OSError as error:
-        if error.filename is not None:
+    except (OSError, HTTPException, ValueError) as error:
+        if isinstance(error, OSError) and error.filename is not None:
             raise
-        reason = getattr(error, "reason", None) or error
+        reason = getattr(error, "reason", None) or str(error) or type(error).__name__
         raise FetchError(f"cannot fetch {url}: {reason}; run the command again to go on where it stopped") from None
     if part.stat().st_size < file.size:
         raise FetchError(f"{url} ended early; run the command again to go on where it stopped")

@@ -1,6 +1,7 @@
 """Fetching from a hub of our own on loopback, which may be cut off, send on, refuse, or give another file."""
 
 import hashlib
+import socket
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -151,6 +152,31 @@ def test_a_model_that_is_open_is_asked_for_without_the_token(hubs, tmp_path):
     hub = hubs()
     fetch(weights(), tmp_path, Source(hub.url, "hf_secret"))
     assert {asked[1] for asked in hub.asked} == {None}
+
+
+@pytest.mark.parametrize("hub", ["hub.example", "http://a b", "http://[::1", "ftp:"])
+def test_a_hub_that_is_no_address_is_said(tmp_path, hub):
+    with pytest.raises(FetchError, match="cannot fetch"):
+        fetch(weights(), tmp_path, Source(hub))
+
+
+@pytest.mark.parametrize(
+    "said", [b"SSH-2.0-nonsense\r\n", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", b""]
+)
+def test_a_server_that_speaks_something_else_is_said(tmp_path, said):
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=answer_once, args=(listening, said), daemon=True)
+        thread.start()
+        with pytest.raises(FetchError, match="cannot fetch"):
+            fetch(weights(), tmp_path, Source(f"http://127.0.0.1:{listening.getsockname()[1]}"))
+        thread.join(60)
+
+
+def answer_once(listening, said):
+    connection, _ = listening.accept()
+    with connection:
+        connection.recv(65536)
+        connection.sendall(said)
 
 
 def test_what_cannot_be_is_said(hubs, tmp_path, monkeypatch):

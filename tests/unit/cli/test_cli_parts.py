@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 import typer
 from phase_views import NOON, state_of, view_of
 
-from voxint.cli import output, spans
+from voxint.cli import output, runs_view, spans
 from voxint.cli.environment import complete, data_folder, parse
 from voxint.cli.follow import arrived
 from voxint.cli.output import CouldNotError
 from voxint.gpu_phase.model import Cause, Phase, RequestKind, RequestOutcome
 from voxint.gpu_phase.store import Event
+from voxint.recordings.run import Run
 
 
 @pytest.mark.parametrize(
@@ -176,3 +180,13 @@ def test_a_reader_that_leaves_early_is_no_fault():
     process.stderr.close()
     assert process.wait(20) == 1
     assert err == b""
+
+
+def test_what_may_be_a_secret_in_a_recordings_address_is_not_shown():
+    address = "https://files.example/a/talk.mp3?signature=s3cret"
+    run = Run(7, "talk", address, "url", "done", "finalize", Path("/m"), NOON)
+    shown = json.dumps([runs_view.lines(run), runs_view.record(run)])
+    assert "s3cret" not in shown
+    assert "https://files.example/a/talk.mp3" in shown
+    named_so = replace(run, source="/media/talk?x.mp3", source_kind="file")
+    assert ("source", "/media/talk?x.mp3") in runs_view.lines(named_so)
