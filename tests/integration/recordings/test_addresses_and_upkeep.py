@@ -314,11 +314,18 @@ def test_a_name_that_is_not_utf_8_is_no_recordings_source(world, folder, monkeyp
     assert len(list((folder / "refused").glob("*.mp4"))) == 1
 
 
-def test_a_link_out_of_the_folder_is_not_followed(world, folder, tmp_path, monkeypatch):
+def test_a_link_out_of_the_folder_is_not_followed(world, folder, make_wav, monkeypatch):
+    """What it leads to would be a recording."""
     quiet(monkeypatch)
-    (folder / "link.wav").symlink_to("/etc/passwd")
+    outside, link = make_wav("outside.wav"), folder / "link.wav"
+    link.symlink_to(outside)
     time.sleep(0.4)
-    assert Inbox(world.runs, world.media).sweep() == 0
+    inbox = Inbox(world.runs, world.media)
+    assert inbox.sweep() == 0
+    assert link.is_symlink()
+    outside.rename(folder / "outside.wav")
+    time.sleep(0.4)
+    assert inbox.sweep() == 1
 
 
 def test_a_recording_is_deleted_with_its_files(world, make_wav):
