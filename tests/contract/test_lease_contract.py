@@ -85,7 +85,7 @@ def client_of(broker, token=TOKEN):
     )
 
 
-def until(call, seconds=10):
+def until(call, seconds=60):
     limit = time.monotonic() + seconds
     while isinstance(outcome := call(), Pending):
         assert time.monotonic() < limit

@@ -133,18 +133,18 @@ def test_a_service_that_ignores_the_stop_is_killed_and_never_called_stopped_befo
 
 
 def test_slow_stops_go_on_at_the_same_time(world):
-    world.grace = 15
+    """No stop ends here: if they came one after another, only the first service would have heard of it."""
+    world.grace = 600
     for name in NAMES:
-        world.behave(name, stop_seconds=1.5)
+        world.behave(name, stop_seconds=600)
     control = up(world)
-    begun = time.monotonic()
 
-    def stopped():
+    def all_told():
         control.stop()
-        return all_in(control, Condition.STOPPED)
+        return not healthy(control)
 
-    assert eventually(stopped)
-    assert time.monotonic() - begun < 4.3  # one after the other it would be 4.5
+    assert eventually(all_told)
+    assert all_in(control, Condition.RUNNING)
 
 
 def test_a_start_that_fails_is_named_and_the_others_start(world):
@@ -312,7 +312,7 @@ def test_a_process_without_its_mark_is_known_by_pid_and_start(processes):
         control = processes.control()
         assert conditions(control)["whisper"] is Condition.RUNNING
         control.stop()
-        assert bare.wait(timeout=5) == -signal.SIGTERM
+        assert bare.wait(timeout=60) == -signal.SIGTERM
     finally:
         bare.communicate()
 

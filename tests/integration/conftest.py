@@ -143,10 +143,11 @@ def processes(tmp_path: Path) -> Iterator[Processes]:
 
 @pytest.fixture
 def eventually() -> Callable[..., None]:
-    """Waits for a condition: `eventually(lambda: ..., 10, "what should have happened")`."""
+    """Waits for a condition: `eventually(lambda: ..., 90, "what should have happened")`."""
 
-    def wait(condition: Callable[[], object], limit_seconds: float = 10, what: str = "it never happened") -> None:
-        end = time.monotonic() + limit_seconds * PATIENCE
+    def wait(condition: Callable[[], object], limit_seconds: float = 60, what: str = "it never happened") -> None:
+        # What works needs a tenth of that; what does not work may take its time to say so.
+        end = time.monotonic() + max(limit_seconds, 60) * PATIENCE
         while not condition():
             assert time.monotonic() < end, what
             time.sleep(0.05)

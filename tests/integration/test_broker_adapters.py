@@ -40,7 +40,7 @@ def adapter(tmp_path, **fields):
     return adapter_of(service_of(tmp_path, **fields), "test")
 
 
-def until(adapter, condition, seconds=10):
+def until(adapter, condition, seconds=60):
     limit = time.monotonic() + seconds
     while (look := adapter.look()).condition is not condition:
         assert time.monotonic() < limit, look

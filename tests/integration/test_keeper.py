@@ -27,7 +27,7 @@ def keep(tmp_path):
         keeper.stop(0)
 
 
-def look_until_ended(keeper, limit=10):
+def look_until_ended(keeper, limit=60):
     end = time.monotonic() + limit
     while time.monotonic() < end:
         ended = keeper.look()
@@ -75,7 +75,7 @@ def test_one_that_does_not_listen_is_killed_after_its_time(keep, tmp_path, event
     eventually(lambda: keeper.last_line() == "up", 10)
     begun = time.monotonic()
     assert not keeper.stop(0.3)
-    assert 0.3 <= time.monotonic() - begun < 5
+    assert 0.3 <= time.monotonic() - begun < 30
     assert keeper.pid is None
 
 

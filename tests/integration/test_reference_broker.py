@@ -93,12 +93,12 @@ def test_a_service_that_ignores_the_signal_is_killed(make):
     broker.start()
     begun = time.monotonic()
     broker.granted()
-    assert 0.3 <= time.monotonic() - begun < 3
+    assert time.monotonic() - begun >= 0.3
     assert broker.service_pids() == ()
 
 
 def test_no_lease_while_the_card_is_still_taken(make):
-    broker = make()
+    broker = make(memory="interval_seconds = 1")
     broker.until_phase("free")
     # Somebody else got hold of the card between the service's end and the proof.
     with (broker.folder / "card.lock").open("rb") as card:
@@ -106,15 +106,8 @@ def test_no_lease_while_the_card_is_still_taken(make):
         code, _ = broker.acquire()
         assert code == 202
         os.kill(broker.service_pids()[0], signal.SIGCONT)
-        while True:
-            try:
-                fcntl.flock(card, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except BlockingIOError:
-                time.sleep(0.001)
-                continue
-            break
-        if broker.status()["phase"] == "held":
-            pytest.skip("the broker was quicker to the free card than this test")
+        fcntl.flock(card, fcntl.LOCK_SH)  # the broker looks twice, a second apart: who waits for the lock has it before
+        assert broker.status()["phase"] == "acquiring"
         for _ in range(10):
             assert broker.acquire()[0] == 202
             time.sleep(0.02)

@@ -6,7 +6,7 @@ import json
 import os
 import threading
 import time
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 import redis
@@ -14,7 +14,7 @@ import redis
 from voxint.gpu_phase.model import Lane
 from voxint.settings import load_settings
 from voxint.work.names import LANE_QUEUE, TICK_QUEUE
-from voxint.work.publish import LANE_BATCH, Publisher
+from voxint.work.publish import LANE_BATCH, SHORTEST_GAP, Publisher
 from voxint.work.schedule import MOST_WAITING, BoundedScheduler, entries
 
 FOLLOW_UP = "GPU_PHASE_FOLLOW_UP_SECONDS"
@@ -107,14 +107,17 @@ def test_one_that_was_lost_with_its_worker_is_replaced_after_two_seconds(publish
     assert publisher.wake_phase()
 
 
-def test_extra_ticks_keep_their_distance(server, publisher):
+def test_extra_ticks_keep_their_distance(server, publisher, monkeypatch):
+    assert timedelta(milliseconds=50) == SHORTEST_GAP
+    monkeypatch.setattr("voxint.work.publish.SHORTEST_GAP", timedelta(minutes=2))  # no machine stalls for that long
     publisher.wake_phase()
-    publisher.take_phase_wake(token(publisher))
-    asked = time.monotonic()
-    publisher.wake_phase()
-    assert time.monotonic() - asked < 1
+    assert messages(server)[0]["headers"]["eta"] is None
+    taken = datetime.now(UTC)
+    assert publisher.take_phase_wake(token(publisher))
+    assert publisher.wake_phase()
     (newest, _) = messages(server)
-    assert newest["headers"]["eta"] is not None, "it comes 50 ms after the one before, not at once"
+    eta = datetime.fromisoformat(newest["headers"]["eta"])
+    assert timedelta(minutes=1, seconds=59) < eta - taken < timedelta(minutes=3)
 
 
 def test_flushall_loses_nothing_but_the_wake_up(server, publisher):

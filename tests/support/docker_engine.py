@@ -123,6 +123,8 @@ class FakeEngine:
         self.listeners: list[queue.Queue] = []
         self.delay = 0.0
         self.names = True  # a container that is being removed has none
+        self.together: threading.Barrier | None = None
+        """Where set, an inspection is answered when as many are asked for as it has parties."""
         self.server = None
 
     @property
@@ -186,6 +188,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.engine.calls.append((self.command, "/".join(path)))
         if self.engine.delay:
             time.sleep(self.engine.delay)
+        if self.engine.together is not None and path[-1] == "json" and len(path) == 4:
+            self.engine.together.wait()
         if self.engine.answer is not None:
             return self._say(*self.engine.answer)
         match (self.command, *path[1:]):

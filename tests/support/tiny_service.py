@@ -36,6 +36,7 @@ class Health(BaseHTTPRequestHandler):
 
 def stop(_number, _frame):
     if not args.ignore_term:
+        server.server_close()  # as uvicorn does: nobody is let in any more
         time.sleep(args.stop_seconds)
         os._exit(0)
 
@@ -44,10 +45,11 @@ if args.fail:
     print("loading", flush=True)
     print(args.fail, file=sys.stderr, flush=True)
     sys.exit(70)
+server = ThreadingHTTPServer(("127.0.0.1", args.port), Health)
 signal.signal(signal.SIGTERM, stop)
 if args.child and os.fork() == 0:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     threading.Event().wait(60)
     os._exit(0)
 print("secrets seen:", [name for name in ("DATABASE_URL", "GPU_LEASE_TOKEN") if name in os.environ], flush=True)
-ThreadingHTTPServer(("127.0.0.1", args.port), Health).serve_forever()
+server.serve_forever()

@@ -70,7 +70,7 @@ class Behaviours:
         self._service = service
         self._start = start
         self._control = control
-        self._read_as: tuple[int, int] | None = None
+        self._text = ""
         self._document: dict[str, Any] = {}
 
     def at(self, path: str | None = None) -> Behaviour:
@@ -90,18 +90,20 @@ class Behaviours:
         return behaviour
 
     def _load(self) -> dict[str, Any]:
-        """A file that is not there, or half written, changes nothing."""
+        """A file that is not there, or half written, changes nothing.
+
+        It is read each time: two changes within one tick of the file system's clock may leave the same time and size.
+        """
         if self._control is None:
             return {}
         try:
-            stat = self._control.stat()
-            if (stat.st_mtime_ns, stat.st_size) != self._read_as:
-                document = json.loads(self._control.read_text(encoding="utf-8"))
+            text = self._control.read_text(encoding="utf-8")
+            if text != self._text:
+                document = json.loads(text)
                 if isinstance(document, dict):
-                    self._document = document
-                    self._read_as = (stat.st_mtime_ns, stat.st_size)
+                    self._document, self._text = document, text
         except FileNotFoundError:
-            self._document, self._read_as = {}, None
+            self._document, self._text = {}, ""
         except (OSError, ValueError):
             pass
         return self._document

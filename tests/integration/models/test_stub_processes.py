@@ -10,6 +10,7 @@ import threading
 import time
 import uuid
 
+import psutil
 import pytest
 from ports import free_port
 
@@ -55,7 +56,7 @@ class Process:
         body = b"".join(parts) + f"\r\n--{boundary}--\r\n".encode()
         return self.json("POST", path, body, {"Content-Type": f"multipart/form-data; boundary={boundary}"})
 
-    def until(self, condition, seconds=10):
+    def until(self, condition, seconds=60):
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             with contextlib.suppress(OSError, http.client.HTTPException):
@@ -76,7 +77,7 @@ class Process:
         return False
 
     def ends(self):
-        return self.popen.wait(10), self.popen.stderr.read()
+        return self.popen.wait(60), self.popen.stderr.read()
 
 
 @pytest.fixture
@@ -117,12 +118,13 @@ def test_each_service_answers_in_its_form(start, tmp_path):
 
 
 def test_the_language_model_loads_and_then_answers(start):
-    model = start("language_model", "--start-seconds", "1.5")
+    model = start("language_model", "--start-seconds", "600")
     assert model.until(lambda: model.call("GET", "/v1/models")[0] == 200)
     assert model.json("GET", "/v1/models")[1]["data"][0]["meta"] is None
     body = json.dumps({"messages": [{"role": "user", "content": "hello"}], "max_tokens": 1})
     assert model.json("POST", "/v1/chat/completions", body)[0] == 503
     assert model.json("GET", "/healthz")[0] == 503
+    model.control.write_text('{"start_seconds": 0}')
     model.ready()
     status, answer = model.json("POST", "/v1/chat/completions", body)
     assert status == 200
@@ -138,7 +140,7 @@ def test_the_second_side_dies_with_its_reason(start, tmp_path, first, second):
     assert f"pid {holder.popen.pid}" in reason
     assert reason.count("\n") == 1
     holder.popen.send_signal(signal.SIGTERM)
-    assert holder.popen.wait(10) == 0
+    assert holder.popen.wait(60) == 0
     assert [entry["event"] for entry in ledger(tmp_path)] == ["start", "end"]
     start(second).ready()
 
@@ -151,18 +153,19 @@ def test_a_killed_process_gives_the_card_back(start):
 
 
 def test_it_keeps_the_card_until_it_is_gone(start):
-    holder = start("whisper", "--stop-seconds", "1").ready()
+    holder = start("whisper", "--stop-seconds", "600").ready()
     holder.popen.send_signal(signal.SIGTERM)
     assert holder.until(holder.refuses)
     assert start("language_model").ends()[0] == 70
-    assert holder.popen.wait(10) == 0
+    holder.control.write_text('{"stop_seconds": 0}')
+    assert holder.popen.wait(60) == 0
     start("language_model").ready()
 
 
 def test_starting_is_quick(start):
-    began = time.monotonic()
-    start("whisper").ready()
-    assert time.monotonic() - began < 2, "0.2 s on an idle machine; the limit leaves room for a busy one"
+    stub = start("whisper").ready()
+    spent = psutil.Process(stub.popen.pid).cpu_times()
+    assert spent.user + spent.system < 2, "0.2 s of a processor, however busy the machine is"
 
 
 def test_failures_as_told(start):
@@ -185,7 +188,7 @@ def test_failures_as_told(start):
     assert stub.send_file(path, data)[0] == 200
     with pytest.raises((http.client.RemoteDisconnected, ConnectionResetError)):
         told(die_after=0).send_file(path, data)
-    assert stub.popen.wait(10) == 1
+    assert stub.popen.wait(60) == 1
 
 
 def test_refusing_after_some_calls_and_ignoring_the_term(start):
@@ -222,7 +225,7 @@ def test_a_call_that_is_cut_off_by_the_stop_gets_no_answer(start, tmp_path):
         stub.popen.send_signal(signal.SIGTERM)
         with pytest.raises((http.client.RemoteDisconnected, ConnectionResetError)):
             connection.getresponse()
-    assert stub.popen.wait(10) == 0
+    assert stub.popen.wait(60) == 0
     assert [entry["event"] for entry in ledger(tmp_path)] == ["start", "request_start", "request_end", "end"]
 
 
@@ -236,7 +239,7 @@ def test_a_call_and_a_stop_that_take_long_end_when_told_to_take_less(start, tmp_
     assert whisper.until(lambda: any(entry["event"] == "request_start" for entry in ledger(tmp_path)))
     assert call.is_alive()
     whisper.control.write_text('{"answer_seconds": 0}')
-    call.join(10)
+    call.join(60)
     assert [status for status, _ in answers] == [200]
     whisper.popen.send_signal(signal.SIGTERM)
     assert whisper.until(whisper.refuses)
