@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import delete, insert, select, text, update
 
 from voxint.db import clock
-from voxint.db.tables import SPEAKER, SPEAKER_VOICE
+from voxint.db.tables import RUN, SPEAKER, SPEAKER_VOICE
 from voxint.recordings.speakers import Known, matches
 from voxint.recordings.titles import title_of
 from voxint.recordings.versions import latest, renamed
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from sqlalchemy import Connection, Engine
+    from sqlalchemy import Connection, Engine, Select
 
     from voxint.recordings.speakers import Voice
 
@@ -85,7 +85,7 @@ class Roster:
         """
         clean = speaker_name(name)
         with self._engine.begin() as connection:
-            _hold(connection)
+            hold_roster(connection)
             changed = connection.execute(update(SPEAKER).where(SPEAKER.c.id == speaker_id).values(name=clean))
             if changed.rowcount == 0:
                 raise NoSpeakerError(f"there is no speaker {speaker_id}: `voxint speakers list` shows them")
@@ -101,10 +101,11 @@ class Roster:
         if from_id == into_id:
             raise ValueError("a speaker cannot be merged with themselves")
         with self._engine.begin() as connection:
-            _hold(connection)
+            hold_roster(connection)
             for each in (from_id, into_id):
                 if connection.execute(select(SPEAKER.c.id).where(SPEAKER.c.id == each)).one_or_none() is None:
                     raise NoSpeakerError(f"there is no speaker {each}: `voxint speakers list` shows them")
+            _hold_runs(connection, select(SPEAKER_VOICE.c.run_id).where(SPEAKER_VOICE.c.speaker_id == from_id))
             given = connection.execute(select(SPEAKER.c.name).where(SPEAKER.c.id == from_id)).scalar_one()
             kept = connection.execute(select(SPEAKER.c.name).where(SPEAKER.c.id == into_id)).scalar_one()
             connection.execute(
@@ -125,7 +126,8 @@ class Roster:
         """
         clean = speaker_name(name)
         with self._engine.begin() as connection:
-            _hold(connection)
+            hold_roster(connection)
+            _hold_runs(connection, select(RUN.c.id).where(RUN.c.id == run_id))
             voice = connection.execute(
                 select(SPEAKER_VOICE.c.speaker_id).where(
                     SPEAKER_VOICE.c.run_id == run_id, SPEAKER_VOICE.c.label == label
@@ -177,7 +179,7 @@ def enter(connection: Connection, run_id: int, model: str, voices: Sequence[Voic
     Gives for each label that has a voice: speaker_id (None where unsure), name, known, likeness. A second call for the
     same run takes the place of the first.
     """
-    _hold(connection)
+    hold_roster(connection)
     connection.execute(delete(SPEAKER_VOICE).where(SPEAKER_VOICE.c.run_id == run_id))
     _forget_unheard(connection)
     found: dict[str, dict[str, Any]] = {}
@@ -222,8 +224,14 @@ def _known(connection: Connection, model: str) -> list[Known]:
     return [Known(number, name, tuple(vectors)) for number, (name, vectors) in voices.items()]
 
 
-def _hold(connection: Connection) -> None:
+def hold_roster(connection: Connection) -> None:
+    """Keep everybody else from changing the roster until the transaction ends."""
     connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
+
+
+def _hold_runs(connection: Connection, numbers: Select[tuple[int]]) -> None:
+    """Lock runs before their voices, as a deletion does: the other way round the two would wait for each other."""
+    connection.execute(select(RUN.c.id).where(RUN.c.id.in_(numbers)).order_by(RUN.c.id).with_for_update()).all()
 
 
 def _enter(connection: Connection) -> int:

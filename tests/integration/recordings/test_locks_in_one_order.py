@@ -13,6 +13,7 @@ from held_transaction import held_transaction
 from sqlalchemy import text
 
 from voxint.gpu_phase.model import Lane
+from voxint.recordings import roster
 from voxint.recordings.lifecycle import NotPossibleError
 
 WAITING = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
@@ -104,3 +105,30 @@ def test_a_cancel_in_the_middle_of_a_stages_end_cancels_the_stage_that_follows(w
     assert world.runs.get(run.id).status == "cancelled"
     assert world.item(run.id, "prepare").state == "cancelled"
     assert world.parts.lifecycle.requeue(run.id) == "prepare"
+
+
+@pytest.mark.parametrize("how", ["named", "merged"])
+def test_a_deletion_in_the_middle_of_a_naming_waits_for_it(world, make_wav, monkeypatch, how):
+    run = world.runs.add(make_wav())
+    world.finish()
+    usual = roster._show
+    store = roster.Roster(world.engine)
+    voices = [entry.id for entry in store.list()]
+    store.rename(voices[1], "Ben")
+    deletions = []
+    with ThreadPoolExecutor() as pool:
+
+        def show(*args):
+            if not deletions:
+                deletions.append(pool.submit(world.runs.delete, run.id))
+                until_somebody_waits(world.engine)
+            usual(*args)
+
+        monkeypatch.setattr(roster, "_show", show)
+        if how == "named":
+            store.name_in_run(run.id, "SPEAKER_00", "Anna")
+        else:
+            store.merge(voices[0], voices[1])
+        deletions[0].result(60)
+    assert world.runs.get(run.id) is None
+    assert not run.folder.exists()

@@ -136,6 +136,26 @@ def test_a_stage_done_twice_enters_its_voices_once(world, done):
     assert len(Transcripts(world.engine).versions(run)) == 1
 
 
+def test_a_name_that_is_given_while_the_transcript_is_frozen_is_in_it(world, make_wav, monkeypatch):
+    """Right between the look at the names and the freezing: neither the one nor the other would show it."""
+    from voxint.recordings.stages import finalize
+
+    usual = finalize.frozen
+
+    def named_meanwhile(context):
+        made = usual(context)
+        Roster(world.engine).name_in_run(context.run.id, "SPEAKER_00", "Anna")
+        return made
+
+    monkeypatch.setattr(finalize, "frozen", named_meanwhile)
+    world.services.script["titanet"] = [voices(ANNA, BEN)]
+    run = world.runs.add(make_wav())
+    world.finish()
+    assert names(world, run.id) == ["Anna", "Speaker 2", "Anna"]
+    stored = world.runs.results(run.id)["finalize"]["transcript"]
+    assert [line["speaker"] for line in stored["lines"]] == ["Anna", "Speaker 2", "Anna"]
+
+
 def test_exports_of_the_newest_version_and_of_an_older_one(world, done):
     run = done(ANNA, BEN)
     Roster(world.engine).name_in_run(run, "SPEAKER_00", "Anna")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from voxint import __version__
 from voxint.recordings.exports.document import Transcript
 from voxint.recordings.exports.forms import FORMS
-from voxint.recordings.roster import names_in
+from voxint.recordings.roster import hold_roster, names_in
 from voxint.recordings.stages.files import new_file, remove_strays
 from voxint.recordings.transcript import Line
 from voxint.recordings.versions import freeze
@@ -27,7 +27,12 @@ def finalize(context: StageContext) -> dict[str, Any]:
     names = {str(context.result(stage)["file"]) for stage in ("acquire", "prepare")}
     with context.owning() as connection:
         remove_strays(context, names | set(files.values()))
-        version = 1 if connection is None else freeze(connection, transcript, "made from the recording")
+        version = 1
+        if connection is not None:
+            # Who names a speaker now comes before this, and is seen here, or behind it, and freezes the transcript anew.
+            hold_roster(connection)
+            transcript = transcript.with_names(names_in(connection, context.run.id))
+            version = freeze(connection, transcript, "made from the recording")
     return {"version": version, "transcript": transcript.to_document(), "files": files}
 
 
