@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 import signal
@@ -56,6 +57,42 @@ def test_a_video_without_sound_is_refused_in_words(make_media):
     path = make_media("silent.mp4", audio=(), video=True)
     with pytest.raises(MediaError, match="no audio track"):
         probe(path)
+
+
+SUBTITLES = b"1\n00:00:00,000 --> 00:00:01,000\nhello\n\n2\n00:00:01,000 --> 00:00:02,000\nworld\n"
+
+
+def with_subtitles(path, sound=None):
+    """A Matroska file whose first track is subtitles in English; the sound of another file behind them."""
+    import av
+
+    with av.open(io.BytesIO(SUBTITLES), format="srt") as words, av.open(str(path), "w", format="matroska") as out:
+        sources = [words, *([av.open(str(sound))] if sound else [])]
+        streams = [source.streams.subtitles[0] if source is words else source.streams.audio[0] for source in sources]
+        targets = [out.add_stream_from_template(stream) for stream in streams]
+        targets[0].metadata["language"] = "eng"
+        for source, stream, target in zip(sources, streams, targets, strict=True):
+            for packet in source.demux(stream):
+                if packet.dts is not None:
+                    packet.stream = target
+                    out.mux(packet)
+        for source in sources[1:]:
+            source.close()
+    return path
+
+
+def test_subtitles_are_no_sound(tmp_path):
+    with pytest.raises(MediaError, match="no audio track"):
+        probe(with_subtitles(tmp_path / "words.mkv"))
+
+
+def test_subtitles_beside_the_sound_are_no_track_to_choose(make_media, tmp_path):
+    sound = make_media("plain.mkv", container="matroska", audio=({"language": "jpn"},))
+    path = with_subtitles(tmp_path / "both.mkv", sound)
+    facts = probe(path)
+    assert facts.track == 1
+    assert facts.warnings == ()
+    assert decoded(path, tmp_path / "out.wav")["seconds"] == pytest.approx(2.0, abs=0.15)
 
 
 def test_a_picture_beside_the_sound_is_no_hindrance(make_media, tmp_path):
