@@ -61,8 +61,7 @@ crash: setup-dev ## the broker killed once at every point of its work, and resta
 test-llama: setup-dev ## the broker over llama.cpp's own server with a real small model
 	@$(PYTEST) tests/llama -p no:randomly
 
-test-openapi: setup-dev ## schemathesis against the broker's OpenAPI document (fetches it the first time; EXAMPLES=100)
-	@test -x build/schemathesis/bin/st || { $(PY) -m venv build/schemathesis && build/schemathesis/bin/python -m pip install -q 'schemathesis==4.32.5'; }
+test-openapi: setup-dev ## schemathesis against the broker's OpenAPI document (EXAMPLES=100)
 	@EXAMPLES=$(or $(EXAMPLES),100) $(PY) scripts/openapi_check.py
 
 bench: setup-dev ## everything that is measured, anew: benchmarks/results.json and docs/benchmarks.md (15 minutes; PARTS="gate cli" for some)
