@@ -26,8 +26,7 @@ UNTRIED = """
   lock on a file stands for the card. A test holds that nothing else differs from the shipped files but images and commands of the models.
 - The database and Redis are Debian's packages where the official images cannot be pulled, and the base image is then Debian 12's own
   Python 3.11, made by debootstrap; the versions that the files name were not run in that case.
-- The broker is a service of the same project. A broker on the host, reached over the bridge, was not tried here: only the name
-  `host.docker.internal` resolves.
+- The broker is a service of the same project, but where a scenario names the host.
 - A scenario that is not in the table above has no result from these runs.
 - Rootless Docker, Podman, and other versions of the engine were not tried.
 """
