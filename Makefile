@@ -76,8 +76,8 @@ bench-page: setup-dev ## docs/benchmarks.md anew from benchmarks/page.md and ben
 bench-broker: setup-dev ## what the broker costs over the service's own stop and start, and while it idles
 	@$(PY) benchmarks/broker_switch.py 50
 
-test-docker: setup-dev ## the shipped stack on a real Docker engine (QUICK=1: a few tests; DOCKER_TESTS=if-possible: not where there can be none)
-	@$(PYTEST) tests/docker -p no:randomly -m "$(if $(QUICK),quick,not images)" $(if $(ONLY),-k "$(ONLY)")
+test-docker: setup-dev ## the shipped stack on a real Docker engine (QUICK=1: a few tests; FAILED=1: those that failed last; DOCKER_TESTS=if-possible: not where there can be none)
+	@$(PYTEST) tests/docker -p no:randomly -m "$(if $(QUICK),quick,not images)" $(if $(ONLY),-k "$(ONLY)") $(if $(FAILED),--last-failed)
 
 docker-images: setup-dev ## builds the shipped images, and uses the CPU tier's for real (CUDA=1: those for NVIDIA too)
 	@CUDA=$(CUDA) $(PY) -m pytest tests/docker -p no:randomly -m images

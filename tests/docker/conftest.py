@@ -22,7 +22,7 @@ def pytest_configure(config):
     """A run that is told to end takes its engine with it."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     everything = config.args == ["tests/docker"] and config.getoption("markexpr") == "not images"
-    REPORT.whole = everything and not config.getoption("keyword")
+    REPORT.whole = everything and not config.getoption("keyword") and not config.getoption("lf")
 
 
 def pytest_runtest_logreport(report):
