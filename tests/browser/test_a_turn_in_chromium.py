@@ -9,11 +9,11 @@ import signal
 import subprocess
 import sys
 import time
-import wave
 
 import psutil
 import pytest
 from chromium import DESKTOP
+from made_wav import made_wav
 
 pytestmark = pytest.mark.timeout(900)
 UP_SECONDS = 240
@@ -90,13 +90,7 @@ def stack(tmp_path):
 
 @pytest.fixture
 def sound(tmp_path):
-    path = tmp_path / "My talk.wav"
-    with wave.open(str(path), "wb") as file:
-        file.setnchannels(1)
-        file.setsampwidth(2)
-        file.setframerate(16_000)
-        file.writeframes(b"".join((i * 37 % 2000).to_bytes(2, "little") for i in range(64_000)))
-    return path
+    return made_wav(tmp_path / "My talk.wav", 4)
 
 
 def test_upload_wait_audio_now_read_take_out_rename_and_the_alert(stack, visit, sound):

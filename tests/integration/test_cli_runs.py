@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import wave
 
 import pytest
+from made_wav import made_wav
 from sqlalchemy import text
 
 from voxint.cli.main import main
@@ -35,13 +35,7 @@ def voxint(monkeypatch, tmp_path, database_url, redis_url, capsys):
 @pytest.fixture
 def recording(tmp_path):
     def make(name="talk.wav", seconds=1):
-        path = tmp_path / name
-        with wave.open(str(path), "wb") as file:
-            file.setnchannels(1)
-            file.setsampwidth(2)
-            file.setframerate(16000)
-            file.writeframes(bytes(32000 * seconds))
-        return path
+        return made_wav(tmp_path / name, seconds, silent=True)
 
     return make
 

@@ -5,9 +5,9 @@ import os
 import subprocess
 import sys
 import time
-import wave
 
 import pytest
+from made_wav import made_wav
 
 pytestmark = pytest.mark.timeout(300)
 TURN = "language model -> audio -> language model"
@@ -30,13 +30,7 @@ def demo(tmp_path):
 
 @pytest.fixture
 def recording(tmp_path):
-    path = tmp_path / "[a] talk.wav"
-    with wave.open(str(path), "wb") as file:
-        file.setnchannels(1)
-        file.setsampwidth(2)
-        file.setframerate(16_000)
-        file.writeframes(b"".join((i * 37 % 2000).to_bytes(2, "little") for i in range(48_000)))
-    return path
+    return made_wav(tmp_path / "[a] talk.wav", 3)
 
 
 def test_a_recording_of_the_users_own_to_the_end_and_shown_again(demo, recording, tmp_path):

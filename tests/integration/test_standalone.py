@@ -7,11 +7,11 @@ import stat
 import subprocess
 import sys
 import time
-import wave
 
 import psutil
 import psycopg
 import pytest
+from made_wav import made_wav
 
 from voxint.standalone.home import Home
 
@@ -103,13 +103,7 @@ def standalone(processes, tmp_path, eventually):
 
 @pytest.fixture
 def recording(tmp_path):
-    path = tmp_path / "meeting.wav"
-    with wave.open(str(path), "wb") as file:
-        file.setnchannels(1)
-        file.setsampwidth(2)
-        file.setframerate(16_000)
-        file.writeframes(b"".join((i * 37 % 2000).to_bytes(2, "little") for i in range(48_000)))
-    return path
+    return made_wav(tmp_path / "meeting.wav", 3)
 
 
 def test_a_recording_goes_through_and_a_stop_leaves_nothing_running(standalone, recording, eventually):

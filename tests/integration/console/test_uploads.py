@@ -7,11 +7,11 @@ import json
 import socket
 import threading
 import time
-import wave
 
 import pytest
 import uvicorn
 from console_client import BASE
+from made_wav import made_wav
 from ports import free_port
 from sqlalchemy import text
 
@@ -22,13 +22,7 @@ ORIGIN = {"origin": BASE}
 
 @pytest.fixture
 def sound(tmp_path):
-    path = tmp_path / "talk.wav"
-    with wave.open(str(path), "wb") as file:
-        file.setnchannels(1)
-        file.setsampwidth(2)
-        file.setframerate(16_000)
-        file.writeframes(b"".join((i * 37 % 2000).to_bytes(2, "little") for i in range(16_000)))
-    return path.read_bytes()
+    return made_wav(tmp_path / "talk.wav", 1).read_bytes()
 
 
 def runs_in(engine):

@@ -160,7 +160,9 @@ def test_a_fallback_is_found_in_the_process_that_printed_it(banner):
 
 
 def test_a_log_without_a_banner_has_none(rng):
-    assert all(start.fell_back is None for start in starts_of(lines_of(processes(rng))))
+    starts = starts_of(lines_of(processes(rng)))
+    assert starts
+    assert {start.fell_back for start in starts} == {None}
 
 
 def test_what_the_log_says_of_the_process_that_runs_now(rng):
