@@ -7,7 +7,7 @@ from threading import Event, Thread
 from time import monotonic
 from typing import TYPE_CHECKING, Self
 
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
 
 from voxint.gpu_phase.reasons import clean
 from voxint.recordings.errors import AttemptFailed, ClaimLost, NotNow, StageFailed
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     Work = Callable[[Claim, "Heart"], dict[str, Any]]
 
 log = logging.getLogger(__name__)
+
+AGAIN_SECONDS = 1.0
+"""How long to wait before a result is offered again to a database that was away."""
 
 
 class Heart:
@@ -42,6 +45,10 @@ class Heart:
         self._progress: float | None = None
         self._thread = Thread(target=self._beat, name=f"heart-{claim.item_id}", daemon=True)
         self.lost = Event()
+
+    def outlasts(self, begun: float) -> bool:
+        """Wait a moment, for what cannot be written now. False when the claim is lost, or its limit has passed."""
+        return monotonic() - begun < self._limit and not self.lost.wait(AGAIN_SECONDS)
 
     def progress(self, share: float) -> None:
         """Tell how far the work is, 0 to 1; it is written with the next beat."""
@@ -106,7 +113,19 @@ def _do(gate: Gate, claim: Claim, work: Work, heart: Heart) -> None:
         log.exception("%s: attempt %d failed", name, claim.attempt)
         gate.fail(claim, clean(f"{claim.kind}: {error or type(error).__name__}"))
     else:
-        if gate.complete(claim, data):
+        if _completed(gate, claim, data, heart):
             log.info("%s: done", name)
         else:
             log.info("%s: finished after the claim was taken back; the result is thrown away", name)
+
+
+def _completed(gate: Gate, claim: Claim, data: dict[str, Any], heart: Heart) -> bool:
+    """End the claim with its result. A database that is away for a moment, as in a restart, costs no hour of work."""
+    begun = monotonic()
+    while True:
+        try:
+            return gate.complete(claim, data)
+        except (OperationalError, InterfaceError) as error:
+            log.warning("could not store the result of run %d %s: %s", claim.run_id, claim.kind, type(error).__name__)
+            if not heart.outlasts(begun):
+                raise
