@@ -8,7 +8,9 @@ import time
 import psutil
 import pytest
 
+from voxint.standalone.home import Home
 from voxint.standalone.keeper import Keeper, Program, words
+from voxint.standalone.supervisor import Options, Supervisor
 
 
 @pytest.fixture
@@ -87,3 +89,35 @@ def test_one_that_listens_ends_politely(keep, eventually):
 
 def test_exit_codes_are_words():
     assert (words(0), words(2), words(-15), words(-250)) == ("exit 0", "exit 2", "SIGTERM", "signal 250")
+
+
+def test_what_cannot_be_started_again_is_told_and_tried_again(keep, tmp_path):
+    keeper = keep("raise SystemExit(1)")
+    look_until_ended(keeper)
+    keeper.log.unlink()
+    keeper.log.mkdir()  # as on a full disk: the log cannot be opened
+    pauses = []
+    for _ in range(3):
+        ended = look_until_ended(keeper)
+        assert ended.how == "could not be started: Is a directory"
+        pauses.append(ended.again_in_seconds)
+    assert pauses == sorted(set(pauses))
+    keeper.log.rmdir()
+    assert look_until_ended(keeper).how == "exit 1"
+
+
+def test_a_list_of_children_that_cannot_be_written_ends_nothing_and_is_written_later(tmp_path):
+    home = Home(tmp_path / "home")
+    home.make()
+    said = []
+    supervisor = Supervisor(home, Options(), {}, said.append)
+    home.children.mkdir()  # as on a full disk: it cannot be written
+    for _ in range(3):
+        supervisor._look_at_children()
+        supervisor._remember()
+    assert [line for line in said if str(home.children) in line] == said
+    assert len(said) == 1
+    assert [path for path in home.children.parent.iterdir() if path.name.startswith(".children")] == []
+    home.children.rmdir()
+    supervisor._look_at_children()
+    assert home.children.read_text() == "[]\n"

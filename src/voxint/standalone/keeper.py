@@ -77,15 +77,24 @@ class Keeper:
         now = time.monotonic()
         if self._process is None:
             if now >= self._due:
-                self.start()
+                try:
+                    self.start()
+                except OSError as error:  # a full disk, for one: it may have room again
+                    why = f"could not be started: {error.strerror or error}"
+                    return Ended(self.program.name, why, "", self._pause(now, self._failures + 1))
             return None
         if not self._gone():
             return None
         code = self._reap()
-        self._failures = 0 if now - self._started >= STEADY_SECONDS else self._failures + 1
-        pause = min(LONGEST_PAUSE_SECONDS, 0.25 * 2 ** min(self._failures, 10)) if self._failures > 1 else 0.1
-        self._due = now + pause
+        pause = self._pause(now, 0 if now - self._started >= STEADY_SECONDS else self._failures + 1)
         return Ended(self.program.name, words(code), self.last_line(), pause)
+
+    def _pause(self, now: float, failures: int) -> float:
+        """Count a failure in a row, or the end of the row; gives the seconds until the next start."""
+        self._failures = failures
+        pause = min(LONGEST_PAUSE_SECONDS, 0.25 * 2 ** min(failures, 10)) if failures > 1 else 0.1
+        self._due = now + pause
+        return pause
 
     def ask_to_stop(self) -> None:
         """Send SIGTERM, and come back at once."""

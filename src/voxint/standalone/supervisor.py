@@ -74,6 +74,7 @@ class Supervisor:
         self._keepers: list[Keeper] = []
         self._ports: dict[str, int] = {}
         self._servers_due = 0.0
+        self._remembered = True
 
     def run(self) -> int:
         """Run until a signal asks for the end; the exit status.
@@ -133,7 +134,15 @@ class Supervisor:
         self._remember()
 
     def _remember(self) -> None:
-        left_over.remember(self.home, [keeper.pid for keeper in self._keepers if keeper.pid is not None])
+        """Write down which children there are. Where that fails it is tried again: the children go on meanwhile."""
+        try:
+            left_over.remember(self.home, [keeper.pid for keeper in self._keepers if keeper.pid is not None])
+        except OSError as error:
+            if self._remembered:
+                self._say(f"could not write {self.home.children}: {error.strerror or error}; it is tried again")
+            self._remembered = False
+        else:
+            self._remembered = True
 
     # --- while it runs -----------------------------------------------------------------------------------------
 
@@ -167,7 +176,7 @@ class Supervisor:
         self._say("`voxint console link` makes another link; a password can be set under Settings")
 
     def _look_at_children(self) -> None:
-        changed = False
+        changed = not self._remembered
         for keeper in self._keepers:
             before = keeper.pid
             ended = keeper.look()
@@ -230,7 +239,8 @@ class Supervisor:
                 self._say(f"could not {what}: {type(error).__name__}")
         parts.close()
         self._stop_servers()
-        left_over.remember(self.home, [])
+        self._keepers = []
+        self._remember()
         self._say(f"stopped in {time.monotonic() - begun:.1f} s; start again to go on")
 
     def _stop_servers(self) -> None:
