@@ -9,6 +9,7 @@ from datetime import timedelta
 import pytest
 from held_transaction import held_transaction
 from phase_world import STAGES
+from queued_run import add_run
 from sqlalchemy import text
 
 from voxint.gpu_phase.gate import Gate
@@ -39,25 +40,6 @@ def gate(engine):
 
 def make_gate(engine, policy=POLICY, **more):
     return Gate(engine, policy, STAGES, worker="test", grace=GRACE, attempts=3, **more)
-
-
-def add_run(engine, kind="acquire", lane="gpu", *, begun=False):
-    with engine.begin() as connection:
-        run_id = connection.execute(
-            text(
-                "INSERT INTO run (title, source, source_kind, folder, created_at, stage)"
-                " VALUES ('t', 's', 'file', 'f', voxint_now(), :kind) RETURNING id"
-            ),
-            {"kind": kind},
-        ).scalar_one()
-        connection.execute(
-            text(
-                "INSERT INTO work_item (run_id, kind, lane, begun, queued_at, waiting_since)"
-                " VALUES (:run, :kind, :lane, :begun, voxint_now(), voxint_now())"
-            ),
-            {"run": run_id, "kind": kind, "lane": lane, "begun": begun},
-        )
-    return run_id
 
 
 def set_phase(engine, phase, **columns):

@@ -7,6 +7,7 @@ from datetime import timedelta
 
 import pytest
 from phase_world import STAGES
+from queued_run import add_run
 from sqlalchemy import text
 
 from voxint.gpu_phase.gate import Gate
@@ -43,25 +44,6 @@ def gate(engine):
 @pytest.fixture
 def store(engine):
     return PhaseStore(engine, AHEAD, grace=GRACE, attempts=3)
-
-
-def add_run(engine, kind="acquire"):
-    with engine.begin() as connection:
-        run_id = connection.execute(
-            text(
-                "INSERT INTO run (title, source, source_kind, folder, created_at, stage)"
-                " VALUES ('t', 's', 'file', 'f', voxint_now(), :kind) RETURNING id"
-            ),
-            {"kind": kind},
-        ).scalar_one()
-        connection.execute(
-            text(
-                "INSERT INTO work_item (run_id, kind, lane, queued_at, waiting_since)"
-                " VALUES (:run, :kind, 'gpu', voxint_now(), voxint_now())"
-            ),
-            {"run": run_id, "kind": kind},
-        )
-    return run_id
 
 
 def set_phase(engine, phase):

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import phase_rules
+from phase_calls import FIELDS
 
 from voxint.gpu_phase import lanes
 from voxint.gpu_phase.decide import decide
@@ -45,15 +46,6 @@ POLICY = Policy(
     stop_limit=timedelta(seconds=90),
     release_limit=timedelta(seconds=90),
 )
-FIELD = {
-    Call.PROBE_LLM: "llm",
-    Call.INSPECT: "services",
-    Call.HEALTH: "services",
-    Call.STATUS: "status",
-    Call.ACQUIRE: "acquire",
-    Call.RENEW: "renewal",
-    Call.RELEASE: "release",
-}
 
 
 @dataclass
@@ -153,8 +145,8 @@ class Day:
                 continue
             self.calls.append(call)
             answer = self.perform(call, before, seen, choose)
-            if call in FIELD:
-                seen = replace(seen, **{FIELD[call]: answer})
+            if call in FIELDS:
+                seen = replace(seen, **{FIELDS[call]: answer})
             made_calls += 1
             if crash_after is not None and made_calls > crash_after:
                 return

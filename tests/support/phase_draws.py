@@ -7,6 +7,7 @@ from typing import Any
 
 from hypothesis import settings
 from hypothesis import strategies as st
+from phase_calls import FIELDS
 
 from voxint.gpu_phase.model import (
     HOLDER,
@@ -144,18 +145,6 @@ def answers(call: Call, now: datetime) -> st.SearchStrategy[Any]:
             return st.one_of(st.just(Done()), st.just(Pending()), failure)
         case _:
             return st.none()
-
-
-FIELDS = {
-    Call.PROBE_LLM: "llm",
-    Call.INSPECT: "services",
-    Call.HEALTH: "services",
-    Call.STATUS: "status",
-    Call.ACQUIRE: "acquire",
-    Call.RENEW: "renewal",
-    Call.RELEASE: "release",
-}
-"""Where a tick keeps what a call brought."""
 
 
 @st.composite

@@ -6,10 +6,12 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from phase_calls import FIELDS
+
 from voxint.gpu_phase import lanes
 from voxint.gpu_phase.model import Lane, Phase
 from walk import gate, tick
-from walk.tick import FIELD, Decisions, Made, Outside, Saw
+from walk.tick import Decisions, Made, Outside, Saw
 from walk.world import (
     AUDIO_NOW,
     BETWEEN,
@@ -281,7 +283,7 @@ class Walk:
         if wrong:
             raise ViolationError(wrong)
         for answer, after in tick.answers(call, w.row, outside):  # type: ignore[arg-type]
-            now_saw = saw._replace(**{FIELD[call]: answer}) if call in FIELD else saw
+            now_saw = saw._replace(**{FIELDS[call]: answer}) if call in FIELDS else saw
             yield from self.performed(w, rest, now_saw, after)
 
     def saved(self, now: World, loaded: World, made: Made) -> World:
@@ -346,8 +348,8 @@ class Walk:
             if not self.decisions.may(call, saw):
                 continue
             answer, outside = tick.right_answer(call, outside)
-            if call in FIELD:
-                saw = saw._replace(**{FIELD[call]: answer})
+            if call in FIELDS:
+                saw = saw._replace(**{FIELDS[call]: answer})
         made = self.decisions.made(w.row, (w.request, w.hold, w.hours), w.gpu, w.post, saw)
         after = self.saved(_outside(w, outside), w, made)
         if self.opened(Lane.POST, after.row) and after.broker in {OURS, STRAY}:

@@ -113,17 +113,6 @@ class Outside(NamedTuple):
     two: int
 
 
-FIELD = {
-    Call.PROBE_LLM: "llm",
-    Call.INSPECT: "services",
-    Call.HEALTH: "services",
-    Call.STATUS: "status",
-    Call.ACQUIRE: "acquire",
-    Call.RENEW: "renewal",
-    Call.RELEASE: "release",
-}
-
-
 class Decisions:
     """Remembers every decision, plan and lane of one walk. A broken guard needs a fresh one."""
 

@@ -12,7 +12,8 @@ import phase_rules
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from phase_draws import FIELDS, REPEATABLE, moments, states, ticks, waits
+from phase_calls import FIELDS
+from phase_draws import REPEATABLE, moments, states, ticks, waits
 from phase_rows import JUST, NOON, POLICY, STOPPED, R, S, U, ago, ahead, leased, seen, services, state
 
 from voxint.gpu_phase import decide as machine
