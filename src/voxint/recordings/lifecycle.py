@@ -20,6 +20,10 @@ class NotPossibleError(ValueError):
     """The recording is not in a state in which this can be done; the message says which it is in."""
 
 
+class FilesStayError(NotPossibleError):
+    """The file system does not give a recording's files away; the message says why."""
+
+
 class Lifecycle:
     """Cancels and requeues, in one short transaction each.
 

@@ -15,7 +15,7 @@ from voxint.db.tables import RUN, STAGE_EXECUTION, STAGE_RESULT, WORK_ITEM
 from voxint.recordings import waste
 from voxint.recordings.address import PUBLIC_ONLY, is_url, name_in, url_for_people
 from voxint.recordings.errors import NotAddedError
-from voxint.recordings.lifecycle import NotPossibleError, hold
+from voxint.recordings.lifecycle import FilesStayError, NotPossibleError, hold
 from voxint.recordings.media.probe import MediaError, probe
 from voxint.recordings.rows import RUNS, run_by_id, run_from
 from voxint.recordings.run import Execution, RunDetail, SpeakerRange
@@ -233,7 +233,7 @@ class RunStore:
         """Take a recording away, with its files and all that was made of it.
 
         Raises:
-            NotPossibleError: there is none, or somebody works on it.
+            NotPossibleError: there is none, somebody works on it, or its files cannot be taken away.
         """
         with self._engine.begin() as connection:
             hold(connection, run_id)
@@ -246,8 +246,13 @@ class RunStore:
             if connection.execute(text(busy), {"id": run_id}).scalar_one():
                 raise NotPossibleError(f"recording {run_id} is being worked on: cancel it first")
             connection.execute(text("DELETE FROM run WHERE id = :id"), {"id": run_id})
-            waste.put(self._media_root, row.folder)
-        waste.empty(self._engine, self._media_root)
+            try:
+                waste.put(self._media_root, row.folder)
+            except OSError as error:
+                why = error.strerror or type(error).__name__
+                raise FilesStayError(f"cannot take the files of recording {run_id} away: {why}") from None
+        with suppress(OSError):  # upkeep comes to it again
+            waste.empty(self._engine, self._media_root)
         if row.source_kind == "upload":
             with suppress(OSError):
                 Path(row.source).unlink(missing_ok=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ from voxint.db import clock
 from voxint.gpu_phase import totals
 from voxint.recordings import waste
 from voxint.recordings.inbox import Inbox
-from voxint.recordings.lifecycle import NotPossibleError
+from voxint.recordings.lifecycle import FilesStayError, NotPossibleError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,8 +66,13 @@ class Upkeep:
             query = "SELECT id FROM run WHERE finished_at < :oldest ORDER BY finished_at LIMIT :most"
             found = connection.execute(text(query), {"oldest": oldest, "most": AT_ONCE}).scalars().all()
         for run_id in found:
-            with suppress(NotPossibleError), _going_on(f"recording {run_id}, which is older than KEEP_RUNS_DAYS"):
+            try:
                 self._runs.delete(run_id)
+            except FilesStayError as error:
+                log.warning("%s; it is older than KEEP_RUNS_DAYS", error)
+            except NotPossibleError as error:
+                log.info("%s", error)
+            else:
                 log.info("recording %d was deleted: it is older than KEEP_RUNS_DAYS", run_id)
 
     def _forget_events(self) -> None:

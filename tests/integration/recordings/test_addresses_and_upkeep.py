@@ -350,6 +350,21 @@ def test_what_is_worked_on_is_not_deleted(world, make_wav):
     assert world.runs.get(run.id) is not None
 
 
+def test_files_that_cannot_be_taken_away_are_said_and_the_recording_stays(world, make_wav, monkeypatch):
+    def refused(_media_root, _folder):
+        raise PermissionError(13, "Permission denied")
+
+    run = world.runs.add(make_wav())
+    world.finish()
+    with monkeypatch.context() as patch:
+        patch.setattr(waste, "put", refused)
+        with pytest.raises(NotPossibleError, match="cannot take the files of recording 1 away: Permission denied"):
+            world.runs.delete(run.id)
+    assert world.runs.get(run.id).status == "done"
+    world.runs.delete(run.id)
+    assert world.runs.get(run.id) is None
+
+
 def test_a_deletion_that_was_cut_off_loses_nothing_and_leaves_nothing(world, make_wav):
     kept = world.runs.add(make_wav())
     world.finish()
