@@ -124,7 +124,7 @@ def test_each_answer_has_its_name(serve, script, answer, words):
     assert words in health.detail
     assert health.ready == (answer is Answer.READY)
     assert not health.looks_stopped
-    assert time.monotonic() - begun < 5.0
+    assert time.monotonic() - begun < 19  # what never ends is not waited for as long as an answer may take
 
 
 def test_the_reported_device_is_kept(serve):
@@ -184,11 +184,15 @@ def test_the_environments_proxy_is_not_asked(serve, monkeypatch):
 
 
 def test_all_are_asked_at_the_same_time(serve):
-    urls = {f"service-{number}": serve(stall).url for number in range(5)}
-    begun = time.monotonic()
-    answers = probe_all(urls, 1.0)
-    assert time.monotonic() - begun < 4.0
-    assert {health.answer for health in answers.values()} == {Answer.STALLED}
+    """Each answers when all have been asked: one after another, the first would never have an answer."""
+    together = threading.Barrier(5, timeout=60)
+
+    def waits_for_the_others(server, connection):
+        together.wait()
+        says("200 OK", b"{}")(server, connection)
+
+    answers = probe_all({f"service-{number}": serve(waits_for_the_others).url for number in range(5)}, 20)
+    assert {health.answer for health in answers.values()} == {Answer.READY}
 
 
 def test_what_does_not_run_is_not_asked(serve):
