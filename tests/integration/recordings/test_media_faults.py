@@ -266,6 +266,23 @@ def test_a_title_with_a_nul_is_cleaned(make_media, monkeypatch):
     assert MediaFacts.from_document(document).title == "T"
 
 
+def test_the_decoder_gets_no_secret_of_the_workers(make_media, monkeypatch):
+    """It opens files of strangers: what it does not have nobody can take from it."""
+    usual, given = subprocess.Popen, []
+
+    def started(*args, **named):
+        given.append(named["env"])
+        return usual(*args, **named)
+
+    monkeypatch.setenv("DATABASE_URL", "postgresql://u:s3cret@db/voxint")
+    monkeypatch.setenv("LLM_API_KEY_FILE", "/run/secrets/s3cret")
+    monkeypatch.setattr(subprocess, "Popen", started)
+    assert probe(make_media("a.mp4")).codec == "aac"
+    (environ,) = given
+    assert environ["PATH"] == os.environ["PATH"]
+    assert not [name for name, value in environ.items() if "s3cret" in value]
+
+
 def test_a_lost_claim_ends_the_decoder(tmp_path):
     path = write_wav(tmp_path / "long.wav", np.zeros(16_000 * 3600))
     lost = threading.Event()

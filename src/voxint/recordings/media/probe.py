@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -12,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from voxint.recordings.media.child import EXIT_MEDIA
 from voxint.recordings.media.facts import MediaError, MediaFacts
+from voxint.settings import SECRETS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
 __all__ = ["DecoderStopped", "MediaError", "MediaFacts", "decode", "probe"]
@@ -73,6 +75,7 @@ def _run(arguments: list[str], silence: float, lost: threading.Event) -> Iterato
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         bufsize=0,
+        env=_without_secrets(os.environ),
     )
     reader = _Lines(process)
     try:
@@ -91,6 +94,11 @@ def _run(arguments: list[str], silence: float, lost: threading.Event) -> Iterato
         for pipe in (process.stdin, process.stdout):
             if pipe is not None:
                 pipe.close()
+
+
+def _without_secrets(environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment for a process that opens files from outside: it needs no password and no token."""
+    return {name: value for name, value in environ.items() if name.removesuffix("_FILE") not in SECRETS}
 
 
 class _Lines:
