@@ -219,3 +219,13 @@ def test_a_setting_that_cannot_be_used_is_told_and_nothing_is_left(standalone):
     assert ended.returncode == 1
     assert "GPU_PHASE_TICK_SECONDS" in ended.stderr
     assert standalone.living() == {}
+
+
+def test_a_file_that_cannot_be_written_is_told_in_a_line_and_nothing_is_left(standalone):
+    (standalone.home.folder / "broker.toml" / "in the way").mkdir(parents=True)  # as on a full disk
+    ended = standalone.voxint("standalone", "--stand-ins")
+    assert ended.returncode == 1
+    assert f"could not run in {standalone.home.folder}: " in ended.stderr
+    assert "broker.toml" in ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert standalone.living() == {}

@@ -48,6 +48,8 @@ def standalone(
             status = run_standalone(home, options, os.environ, _say)
     except (HomeError, PostgresError, ValkeyError, SocketFolderError) as error:
         raise CouldNotError(str(error)) from error
+    except OSError as error:  # a full disk, a folder that may not be written
+        raise CouldNotError(_file_words(error, home.folder)) from error
     raise typer.Exit(status)
 
 
@@ -72,7 +74,14 @@ def demo(
         status = run_demo(wish, os.environ, screen())
     except (DemoError, HomeError, PostgresError) as error:
         raise CouldNotError(str(error)) from error
+    except OSError as error:
+        raise CouldNotError(_file_words(error, into.absolute())) from error
     raise typer.Exit(status)
+
+
+def _file_words(error: OSError, folder: Path) -> str:
+    where = f" ({error.filename})" if error.filename else ""
+    return f"could not run in {folder}: {error.strerror or error}{where}"
 
 
 def _say(text: str) -> None:
