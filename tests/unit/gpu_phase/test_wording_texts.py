@@ -297,6 +297,16 @@ def test_audio_now_with_nothing_queued_says_that_the_gpu_comes_back():
     )
 
 
+@pytest.mark.parametrize(("minutes", "back"), [(0, "in 10 min"), (9, "in 1 min"), (10, "at once"), (90, "at once")])
+def test_audio_now_in_audio_with_nothing_queued_says_how_long_it_stays(minutes, back):
+    view = view_of(Phase.AUDIO, state=state_of(Phase.AUDIO, age=timedelta(minutes=minutes)))
+    said = requests.next_step(RequestKind.AUDIO_NOW, view, UTC, woken=True)
+    assert said == [
+        "Voxint has the GPU already: there is nothing to do.",
+        f"No recording is queued: the GPU goes back {back}, unless that changes meanwhile.",
+    ]
+
+
 def test_audio_now_names_what_it_overrides():
     state = answered(failures=1, last_error="x", retry_after=NOON + timedelta(minutes=8))
     view = view_of(Phase.LLM, state=state, gpu=(1, 0), hold_until=NOON + timedelta(hours=2), hold_by="ann")
@@ -311,7 +321,7 @@ def test_audio_now_names_what_it_overrides():
 def test_a_release_in_llm_never_shortens_a_longer_backoff():
     state = answered(failures=1, last_error="x", retry_after=NOON + timedelta(minutes=15))
     said = requests.next_step(RequestKind.RELEASE, view_of(Phase.LLM, state=state), UTC, woken=True)
-    assert said[0].endswith("held off for 10 min, until 12:15:00 UTC.")
+    assert said[0].endswith("held off for 15 min, until 12:15:00 UTC.")
 
 
 def test_a_request_while_the_task_is_stopped_says_that_it_waits():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from voxint.gpu_phase.decide import later
@@ -85,8 +86,8 @@ def _filled(text: str, view: PhaseView, zone: tzinfo | None, soon: str) -> str:
     until = later(retry_after, view.now + policy.min_dwell)
     held_off = "GPU_PHASE_MIN_DWELL_SECONDS is 0: the next switch to audio is not held off."
     if until > view.now:
-        dwell, end = figures.span(policy.min_dwell), figures.clock(until, view.now, zone)
-        held_off = f"The next switch to audio is held off for {dwell}, until {end}."
+        wait, end = figures.span(until - view.now), figures.clock(until, view.now, zone)
+        held_off = f"The next switch to audio is held off for {wait}, until {end}."
     instead = ""
     if retry_after is not None and retry_after > view.now:
         instead = f", and not only at {figures.clock(retry_after, view.now, zone)}"
@@ -121,6 +122,10 @@ def _nothing_to_do(kind: RequestKind, view: PhaseView) -> list[str]:
         return []
     why = "The queue is paused" if view.paused else "No recording is queued"
     dwell = view.policy.min_dwell
+    if view.state is not None and view.state.phase is Phase.AUDIO:
+        left = dwell - view.state.age(view.now)
+        back = f"in {figures.span(left)}" if left > timedelta(0) else "at once"
+        return [f"{why}: the GPU goes back {back}, unless that changes meanwhile."]
     back = f"after {figures.span(dwell)}" if dwell else "at once"
     return [f"{why}: the GPU comes back {back} with nothing done, unless that changes meanwhile."]
 
