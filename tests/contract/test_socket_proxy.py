@@ -30,7 +30,7 @@ def world(tmp_path, monkeypatch):
 
 
 def ask(world, method, path, body=None):
-    connection = http.client.HTTPConnection("127.0.0.1", world.port, timeout=5)
+    connection = http.client.HTTPConnection("127.0.0.1", world.port, timeout=60)
     connection.request(method, path, body=body)
     answer = connection.getresponse()
     text = answer.read()

@@ -6,7 +6,6 @@ import signal
 import stat
 import subprocess
 import sys
-import time
 
 import psutil
 import psycopg
@@ -119,10 +118,8 @@ def test_a_recording_goes_through_and_a_stop_leaves_nothing_running(standalone, 
     assert second.returncode == 1
     assert f"already runs on {standalone.home.folder} (process {standalone.process.pid})" in second.stderr
 
-    begun = time.monotonic()
     standalone.process.send_signal(signal.SIGTERM)
-    assert standalone.process.wait(40) == 0
-    assert time.monotonic() - begun < 30
+    assert standalone.process.wait(60) == 0
     assert standalone.living() == {}
 
     standalone.start()

@@ -127,7 +127,7 @@ def test_all_are_asked_at_once(server, other):
     both = threading.Barrier(2)
 
     def waits_for_the_other(request):
-        both.wait(8)
+        both.wait(60)
         return answer_json({"data": [{"id": "m"}]})
 
     server.script["models"] = [waits_for_the_other]
