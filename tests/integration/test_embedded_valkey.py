@@ -57,15 +57,14 @@ def test_a_socket_path_too_long_for_the_kernel(tmp_path):
     server.socket.parent.rmdir()
 
 
-def test_a_server_that_was_left_over_is_replaced(tmp_path, server):
+def test_a_server_that_was_left_over_is_replaced(server, eventually):
     left = subprocess.Popen(
         EmbeddedValkey(server.data, server.log).argv, cwd=make(server.data), stdout=subprocess.DEVNULL
     )
     try:
-        while not server.answers():
-            pass
+        eventually(server.answers, 60, "the server that is left over does not come up")
         server.start()
-        assert left.wait(10) == 0
+        assert left.wait(60) == 0
         assert server.answers()
     finally:
         left.kill()

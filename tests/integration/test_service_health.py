@@ -8,6 +8,7 @@ import threading
 import time
 
 import pytest
+from answering import never_accepting
 
 from voxint.gpu_phase.model import Condition, ServiceSeen
 from voxint.services.health import Answer, probe, probe_all, with_health
@@ -150,16 +151,8 @@ def test_a_name_that_does_not_resolve(monkeypatch):
 
 
 def test_a_connect_that_is_never_accepted_is_no_stopped_service():
-    with socket.create_server(("127.0.0.1", 0), backlog=0) as full:
-        held = []
-        for _ in range(4):
-            filler = socket.socket()
-            filler.settimeout(0)
-            filler.connect_ex(full.getsockname())
-            held.append(filler)
-        health = probe(f"http://127.0.0.1:{full.getsockname()[1]}/healthz", 0.4)
-        for filler in held:
-            filler.close()
+    with never_accepting() as url:
+        health = probe(f"{url}/healthz", 0.4)
     assert health.answer is Answer.CONNECT_TIMED_OUT
     assert not health.looks_stopped
 
