@@ -13,8 +13,8 @@ from doctor_world import CLOSED, environment
 from phase_world import STAGES, FakeBroker, FakeLanguageModel, FakeServices
 from sqlalchemy import text
 from stored_phase import store_phase
+from voxint_command import command_in
 
-from voxint.cli.main import main
 from voxint.doctor import workers
 from voxint.gpu_phase.policy import Policy
 from voxint.gpu_phase.store import PhaseStore
@@ -27,13 +27,12 @@ def voxint(monkeypatch, tmp_path, database_url, redis_url, capsys):
     """Runs a command in this process, with these settings; gives (exit status, stdout, stderr)."""
     monkeypatch.setattr(workers, "ANSWER_SECONDS", 0.1)
 
+    command = command_in(capsys)
+
     def run(*arguments, **settings):
         for name, value in environment(tmp_path, database_url, redis_url, **settings).items():
             monkeypatch.setenv(name, value)
-        capsys.readouterr()
-        status = main([str(argument) for argument in arguments])
-        out, err = capsys.readouterr()
-        return status, out, err
+        return command(*arguments)
 
     return run
 

@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 import pytest
 from sqlalchemy import text
 from stored_phase import add_recordings, store_phase
+from voxint_command import command_in
 
-from voxint.cli.main import main
 from voxint.db.plain import reader, understood
 from voxint.gpu_phase.status import look, read
 from voxint.settings import load_settings
@@ -39,13 +39,7 @@ def voxint(monkeypatch, tmp_path, database_url, redis_url, capsys):
     for name, value in settings.items():
         monkeypatch.setenv(name, value)
 
-    def run(*arguments):
-        capsys.readouterr()
-        status = main([str(argument) for argument in arguments])
-        out, err = capsys.readouterr()
-        return status, out, err
-
-    return run
+    return command_in(capsys)
 
 
 def fields(out):

@@ -7,8 +7,7 @@ import json
 import pytest
 from made_wav import made_wav
 from sqlalchemy import text
-
-from voxint.cli.main import main
+from voxint_command import command_in
 
 
 @pytest.fixture
@@ -23,13 +22,7 @@ def voxint(monkeypatch, tmp_path, database_url, redis_url, capsys):
     for name, value in settings.items():
         monkeypatch.setenv(name, value)
 
-    def run(*arguments):
-        capsys.readouterr()
-        status = main([str(argument) for argument in arguments])
-        out, err = capsys.readouterr()
-        return status, out, err
-
-    return run
+    return command_in(capsys)
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ import pytest
 from kokoro_log import FIGURES, processes, with_docker_times
 from sqlalchemy import text
 from stored_phase import add_recordings, store_phase
+from voxint_command import command_in
 
-from voxint.cli.main import main
 from voxint.services.placement.judge import Evidence, Expectation, Judgement, Verdict
 from voxint.services.placement.probe import TEXT
 from voxint.services.placement.store import PlacementStore
@@ -83,13 +83,12 @@ def voxint(monkeypatch, tmp_path, database_url, redis_url, capsys):
     }.items():
         monkeypatch.setenv(name, value)
 
+    command = command_in(capsys)
+
     def run(*arguments, **settings):
         for name, value in settings.items():
             monkeypatch.setenv(name, value)
-        capsys.readouterr()
-        status = main([str(argument) for argument in arguments])
-        out, err = capsys.readouterr()
-        return status, out, err
+        return command(*arguments)
 
     return run
 
