@@ -79,6 +79,8 @@ class Checker:
     said: Callable[[Row], None]
     rows: list[Row] = field(default_factory=list)
     _lease: str | None = None
+    _asked: bool = False
+    """Whether a lease was asked for: before that, one of this holder's is Voxint's own."""
     _slowest: float = 0.0
 
     def run(self) -> list[Row]:
@@ -267,6 +269,7 @@ class Checker:
     # --- calls -------------------------------------------------------------------------------------------------
 
     def _acquire(self, lease_id: str | None, *, holder: str = HOLDER, ttl: float = _TTL) -> Said | None:
+        self._asked = True
         body = {"holder": holder, "ttl_seconds": ttl, "lease_id": lease_id}
         return self._call("POST", self.target.acquire_url, body, token=self.target.token)
 
@@ -302,6 +305,8 @@ class Checker:
         self._lease = None
 
     def _clean_up(self) -> None:
+        if not self._asked:
+            return
         held = _object(self._status())
         lease = self._lease or (held.get("lease_id") if held.get("holder") == HOLDER else None)
         if isinstance(lease, str):

@@ -27,7 +27,8 @@ LEAVE_SECONDS = 120.0
 """How long a leave is good after it was written: the worker writes it anew each time that it starts services."""
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-_TRUE = frozenset({"true", "1", "yes", "on"})
+_TRUE = frozenset({"true", "t", "1", "yes", "y", "on"})
+"""Every way in which the worker's own settings read `true`: where the two differ, models start beside the other side."""
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import time
+
 import pytest
 from small_broker import FAULTS, SmallBroker
 
+from voxint_broker.asking import ask
 from voxint_broker.checking import Checker, Target, Verdict
 
 ROWS = {
@@ -74,3 +78,19 @@ def test_nothing_is_left_behind(make):
     broker = make("renews with another id")
     check(broker)
     assert broker.phase in {"free", "starting"}
+
+
+def test_a_lease_that_voxint_has_is_left_alone(make):
+    broker = make()
+    address = f"{broker.url}/gpu/acquire"
+    wish = json.dumps({"holder": "voxint", "ttl_seconds": 600, "lease_id": None})
+    answer = ask(address, 10, method="POST", body=wish)
+    deadline = time.monotonic() + 60
+    while answer.status == 202 and time.monotonic() < deadline:
+        answer = ask(address, 10, method="POST", body=wish)
+    lease = answer.json()["lease_id"]
+
+    rows = check(broker)
+
+    assert rows[1].got == "somebody holds the GPU: run the check when it is free"
+    assert ask(f"{broker.url}/gpu/status", 10).json()["lease_id"] == lease

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from voxint.services import turn_file
+from voxint.settings import load_settings
 from voxint_models import turn
 
 SOURCE = Path(turn.__file__).parents[1]
@@ -69,6 +70,15 @@ def test_a_damaged_file_gives_no_leave(path, text):
 )
 def test_with_sharing_off_the_same_image_starts_freely(path, environ):
     assert ask(path, **environ) is None
+
+
+@pytest.mark.parametrize("word", ["true", "t", "1", "yes", "y", "on", "false", "f", "0", "no", "n", "off"])
+@pytest.mark.parametrize("written", [str.lower, str.upper, str.title])
+def test_sharing_is_on_here_where_it_is_on_for_the_worker(path, word, written):
+    urls = {f"GPU_LEASE_{name}_URL": "http://broker:9100/gpu" for name in ("ACQUIRE", "RELEASE", "STATUS")}
+    environ = {"GPU_PHASE_ENABLED": written(word)}
+    worker = load_settings({"COMPUTE_TIER": "gpu", **urls, **environ})
+    assert (ask(path, **environ) is not None) is worker.gpu_phase_enabled
 
 
 def run(environ, *command):
