@@ -122,6 +122,32 @@ def _secret_url(value: SecretStr) -> SecretStr:
     return value
 
 
+_DATABASE_URL = re.compile(
+    r"(?:postgresql(?:\+psycopg)?|postgres)://"
+    r"(?:[^:/]*(?::[^@]*)?@)?(?:\[[^\]@/?]*\]|[^\[\]@:/?]*)(?::\d*)?(?:[/?].*)?",
+    re.DOTALL,
+)
+_ESCAPED = "a name or password in it has : as %3A, / as %2F, @ as %40, # as %23 and ? as %3F"
+
+
+def _database_url(value: SecretStr) -> SecretStr:
+    """An address that is cut at the wrong place would show a part of its password where the host is named."""
+    text = value.get_secret_value()
+    if not text.startswith(("postgresql://", "postgres://", "postgresql+psycopg://")):
+        raise ValueError("must be a postgresql:// address")
+    if not _DATABASE_URL.fullmatch(text):
+        raise ValueError(f"has no usable host and port: {_ESCAPED}")
+    return value
+
+
+def _redis_url(value: SecretStr) -> SecretStr:
+    try:
+        _ = urlsplit(value.get_secret_value()).port
+    except ValueError:
+        raise ValueError(f"has no usable host and port: {_ESCAPED}") from None
+    return value
+
+
 WARM_UPS = ("none", "speech", "transcription")
 """The small requests that a service may need before it counts as healthy: <NAME>_WARM_UP."""
 
@@ -147,10 +173,15 @@ def _run_speakers(value: str) -> str:
 
 RunLanguage = Annotated[str, AfterValidator(_run_language)]
 RunSpeakers = Annotated[str, AfterValidator(_run_speakers)]
+DatabaseUrl = Annotated[SecretStr, AfterValidator(_database_url)]
+RedisUrl = Annotated[SecretStr, AfterValidator(_redis_url)]
 HttpUrl = Annotated[str, AfterValidator(_http_url)]
 SecretUrl = Annotated[SecretStr, AfterValidator(_secret_url)]
 HeaderSecret = Annotated[SecretStr, AfterValidator(_token)]
-Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+LONGEST_SECONDS = 3_155_760_000
+"""A hundred years. A moment that is further away than a date can say would stop the ticks that count to it."""
+LONGEST_DAYS = 36_525
+Seconds = Annotated[float, Field(ge=0, le=LONGEST_SECONDS, allow_inf_nan=False)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,10 +216,10 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
-    database_url: Basic[SecretStr] = Field(
+    database_url: Basic[DatabaseUrl] = Field(
         SecretStr("postgresql://voxint@127.0.0.1:5432/voxint"), description="PostgreSQL, where everything is kept."
     )
-    redis_url: Basic[SecretStr] = Field(
+    redis_url: Basic[RedisUrl] = Field(
         SecretStr("redis://127.0.0.1:6379/0"), description="Redis, which only wakes workers up; it may be lost."
     )
     media_root: Basic[Path] = Field(Path("media"), description="The folder of recordings and transcripts.")
@@ -204,7 +235,7 @@ class Settings(BaseModel):
     gpu_lease_token: Basic[HeaderSecret | None] = Field(
         None, description="Bearer token for the broker, if it wants one."
     )
-    gpu_phase_tick_seconds: Advanced[Annotated[float, Field(ge=5, allow_inf_nan=False)]] = Field(
+    gpu_phase_tick_seconds: Advanced[Annotated[float, Field(ge=5, le=LONGEST_SECONDS, allow_inf_nan=False)]] = Field(
         30, description="How often the phase task runs. At least 5. The lease lasts ten of them, at least 600 s."
     )
     gpu_phase_min_dwell_seconds: Basic[Seconds] = Field(
@@ -264,17 +295,17 @@ class Settings(BaseModel):
         None, description="The file by which the gpu-phase worker lets model containers start. Set by the overlay."
     )
 
-    work_heartbeat_seconds: Advanced[Annotated[float, Field(gt=0, allow_inf_nan=False)]] = Field(
+    work_heartbeat_seconds: Advanced[Annotated[float, Field(gt=0, le=LONGEST_SECONDS, allow_inf_nan=False)]] = Field(
         10, description="How often running work says that it lives."
     )
-    work_heartbeat_limit_seconds: Advanced[Annotated[float, Field(gt=0, allow_inf_nan=False)]] = Field(
-        60, description="After how long without a heartbeat running work is given back."
+    work_heartbeat_limit_seconds: Advanced[Annotated[float, Field(gt=0, le=LONGEST_SECONDS, allow_inf_nan=False)]] = (
+        Field(60, description="After how long without a heartbeat running work is given back.")
     )
     work_attempts: Advanced[Annotated[int, Field(ge=1)]] = Field(
         3, description="Attempts of a stage before its run fails."
     )
-    visibility_timeout_seconds: Advanced[Annotated[float, Field(gt=0, allow_inf_nan=False)]] = Field(
-        3600, description="Redis redelivers a message after this. It never decides anything: the claim does."
+    visibility_timeout_seconds: Advanced[Annotated[float, Field(gt=0, le=LONGEST_SECONDS, allow_inf_nan=False)]] = (
+        Field(3600, description="Redis redelivers a message after this. It never decides anything: the claim does.")
     )
 
     llm_base_url: Basic[HttpUrl | None] = Field(
@@ -283,7 +314,7 @@ class Settings(BaseModel):
     llm_model: Basic[str] = Field("default", description="The model's name in requests.")
     llm_api_key: Basic[HeaderSecret | None] = Field(None, description="Bearer token for the language model.")
     llm_enabled: Basic[bool] = Field(True, description="Whether language-model work is done at all.")  # noqa: FBT003
-    llm_timeout_seconds: Advanced[Annotated[float, Field(gt=0, allow_inf_nan=False)]] = Field(
+    llm_timeout_seconds: Advanced[Annotated[float, Field(gt=0, le=LONGEST_SECONDS, allow_inf_nan=False)]] = Field(
         600, description="Longest wait for one answer of the language model."
     )
     llm_batch_lines: Advanced[Annotated[int, Field(ge=1, le=200)]] = Field(
@@ -321,14 +352,14 @@ class Settings(BaseModel):
         True,  # noqa: FBT003
         description="Whether a recording's own file is kept once its transcript is done.",
     )
-    keep_runs_days: Basic[Annotated[float, Field(ge=0, allow_inf_nan=False)]] = Field(
+    keep_runs_days: Basic[Annotated[float, Field(ge=0, le=LONGEST_DAYS, allow_inf_nan=False)]] = Field(
         0, description="After how many days a finished recording is deleted with its files. 0: never."
     )
-    keep_events_days: Advanced[Annotated[float, Field(ge=0, allow_inf_nan=False)]] = Field(
+    keep_events_days: Advanced[Annotated[float, Field(ge=0, le=LONGEST_DAYS, allow_inf_nan=False)]] = Field(
         365, description="After how many days a change of phase leaves the history; the sums stay. 0: never."
     )
     whisper_model: Advanced[str] = Field("default", description="The speech recogniser's name in requests.")
-    service_timeout_seconds: Advanced[Annotated[float, Field(gt=0, allow_inf_nan=False)]] = Field(
+    service_timeout_seconds: Advanced[Annotated[float, Field(gt=0, le=LONGEST_SECONDS, allow_inf_nan=False)]] = Field(
         7200, description="Longest wait for one answer of a model service."
     )
     console_bind: Basic[str] = Field("127.0.0.1:8080", description="Where the console listens.")
@@ -340,7 +371,7 @@ class Settings(BaseModel):
     console_allowed_hosts: Basic[tuple[str, ...]] = Field(
         ("127.0.0.1", "localhost"), description="Host names by which the console may be reached, comma separated."
     )
-    console_session_seconds: Advanced[Annotated[float, Field(ge=60, allow_inf_nan=False)]] = Field(
+    console_session_seconds: Advanced[Annotated[float, Field(ge=60, le=LONGEST_SECONDS, allow_inf_nan=False)]] = Field(
         43_200, description="After how long without use a sign-in at the console ends. 14 days at the latest, always."
     )
     console_paths: Advanced[tuple[Path, ...]] = Field(
@@ -475,10 +506,9 @@ def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
     values: dict[str, Any] = {}
     for name in NAMES:
         text = _read(name, environ, problems)
-        if text is not None:
-            values[name.lower()] = (
-                [part.strip() for part in text.split(",") if part.strip()] if name in _LISTS else text
-            )
+        value = [part.strip() for part in text.split(",") if part.strip()] if text and name in _LISTS else text
+        if value:  # a list of commas alone names as little as a blank does
+            values[name.lower()] = value
     values["llm_feature_urls"] = {
         feature: url
         for feature in LLM_FEATURES

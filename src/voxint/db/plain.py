@@ -17,7 +17,12 @@ if TYPE_CHECKING:
 
 
 def understood(url: str) -> bool:
-    """Whether the driver reads the address as SQLAlchemy does, which knows forms of its own: hosts in several fields."""
+    """Whether the driver reads the address as SQLAlchemy does, which knows forms of its own: hosts in several fields.
+
+    A slash in a password is one: the driver takes what stands before it for host and port, and tells it in its error.
+    """
+    if "/" in _plain(url).partition("://")[2].rpartition("@")[0]:
+        return False
     try:
         conninfo_to_dict(_plain(url))
         names = [name for name, _ in parse_qsl(urlsplit(url).query)]
