@@ -13,10 +13,10 @@ from datetime import timedelta
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
-from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
 
+from voxint.addresses import DatabaseUrl, HttpUrl, RedisUrl, SecretUrl, http_url
 from voxint.gpu_phase.policy import PREPARE_AHEAD, Policy
 from voxint.gpu_phase.windows import Windows
 
@@ -45,19 +45,6 @@ class SettingsError(ValueError):
     def __init__(self, problems: list[str]) -> None:
         super().__init__("\n".join(problems))
         self.problems = problems
-
-
-def _http_url(value: str) -> str:
-    try:
-        parts = urlsplit(value)
-        port_ok = parts.port is None or parts.port > 0
-    except ValueError:
-        port_ok = False
-        parts = urlsplit("")
-    if not port_ok or parts.scheme not in {"http", "https"} or not parts.hostname:
-        msg = "must be an http:// or https:// address with a host"
-        raise ValueError(msg)
-    return value
 
 
 def _token(value: SecretStr) -> SecretStr:
@@ -117,37 +104,6 @@ HoursOfDay = Annotated[str, AfterValidator(_hours_of_day)]
 PlacementExpect = Annotated[str, AfterValidator(_placement_expect)]
 
 
-def _secret_url(value: SecretStr) -> SecretStr:
-    _http_url(value.get_secret_value())
-    return value
-
-
-_DATABASE_URL = re.compile(
-    r"(?:postgresql(?:\+psycopg)?|postgres)://"
-    r"(?:[^:/]*(?::[^@]*)?@)?(?:\[[^\]@/?]*\]|[^\[\]@:/?]*)(?::\d*)?(?:[/?].*)?",
-    re.DOTALL,
-)
-_ESCAPED = "a name or password in it has : as %3A, / as %2F, @ as %40, # as %23 and ? as %3F"
-
-
-def _database_url(value: SecretStr) -> SecretStr:
-    """An address that is cut at the wrong place would show a part of its password where the host is named."""
-    text = value.get_secret_value()
-    if not text.startswith(("postgresql://", "postgres://", "postgresql+psycopg://")):
-        raise ValueError("must be a postgresql:// address")
-    if not _DATABASE_URL.fullmatch(text):
-        raise ValueError(f"has no usable host and port: {_ESCAPED}")
-    return value
-
-
-def _redis_url(value: SecretStr) -> SecretStr:
-    try:
-        _ = urlsplit(value.get_secret_value()).port
-    except ValueError:
-        raise ValueError(f"has no usable host and port: {_ESCAPED}") from None
-    return value
-
-
 WARM_UPS = ("none", "speech", "transcription")
 """The small requests that a service may need before it counts as healthy: <NAME>_WARM_UP."""
 
@@ -173,10 +129,6 @@ def _run_speakers(value: str) -> str:
 
 RunLanguage = Annotated[str, AfterValidator(_run_language)]
 RunSpeakers = Annotated[str, AfterValidator(_run_speakers)]
-DatabaseUrl = Annotated[SecretStr, AfterValidator(_database_url)]
-RedisUrl = Annotated[SecretStr, AfterValidator(_redis_url)]
-HttpUrl = Annotated[str, AfterValidator(_http_url)]
-SecretUrl = Annotated[SecretStr, AfterValidator(_secret_url)]
 HeaderSecret = Annotated[SecretStr, AfterValidator(_token)]
 LONGEST_SECONDS = 3_155_760_000
 """A hundred years. A moment that is further away than a date can say would stop the ticks that count to it."""
@@ -539,7 +491,7 @@ def _services(values: dict[str, Any], environ: Mapping[str, str], problems: list
         warm_up = _read(f"{prefix}_WARM_UP", environ, problems) or ("speech" if name == _SPEACHES else "none")
         model = _read(f"{prefix}_MODEL", environ, problems) or "default"
         try:
-            _http_url(url)
+            http_url(url)
         except ValueError as error:
             problems.append(f"{prefix}_URL: {error}")
         if not path.startswith("/"):
