@@ -14,7 +14,8 @@ import typer
 from voxint_broker import doctor as examination
 from voxint_broker import logs, serving
 from voxint_broker.checking import Checker, Row, Target, Verdict
-from voxint_broker.config import Config, ConfigError, load, token_of
+from voxint_broker.config import Config, ConfigError, load, token_in, token_of
+from voxint_broker.config_parts import http_url
 from voxint_broker.record import JournalError
 from voxint_broker.simulated import Behaviour
 
@@ -157,15 +158,17 @@ def check(
             f"this stops the other service behind {url}, and starts it again, three times. Say --yes when it may.",
             code=_USAGE,
         )
-    token = None
-    if token_file is not None:
-        try:
-            token = token_file.read_text(encoding="utf-8").strip()
-        except (OSError, UnicodeDecodeError) as error:
-            _fail(f"cannot read {token_file}: {error}", code=_USAGE)
     base = url.rstrip("/")
-    if not base.startswith(("http://", "https://")):
-        _fail("the address must begin with http:// or https://", code=_USAGE)
+    for name, address in (("the broker's address", base), ("--service-url", service_url)):
+        try:
+            http_url(base if address is None else address)
+        except ValueError as error:
+            _fail(f"{name} {error}", code=_USAGE)
+    try:
+        token = token_in(token_file) if token_file is not None else None
+    except ConfigError as error:
+        _fail(*error.problems, code=_USAGE)
+        raise
     target = Target(
         f"{base}/acquire", f"{base}/release", f"{base}/status", token, service_url, limit, left_alone_seconds=left_alone
     )

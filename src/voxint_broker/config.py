@@ -132,7 +132,10 @@ def check(values: dict[str, Any], folder: Path) -> Config:
         raise ConfigError(
             [line for item in _own(error.errors(include_input=False, include_url=False)) for line in _lines(item)]
         ) from error
-    checked: Config = _absolute(config, folder.absolute())
+    try:
+        checked: Config = _absolute(config, folder.absolute())
+    except RuntimeError as error:
+        raise ConfigError([f"a path begins with ~, and there is no such home: {error}"]) from error
     return checked
 
 
@@ -156,18 +159,27 @@ def token_of(config: Config) -> str | None:
         ConfigError: it cannot be read, is empty, or cannot be sent in a header.
     """
     if config.token is not None:
-        where, text = "token", config.token.get_secret_value()
-    elif config.token_env is not None:
-        where, text = config.token_env, os.environ.get(config.token_env, "")
-    elif config.token_file is not None:
-        where = str(config.token_file)
-        try:
-            text = config.token_file.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            why = error.strerror if isinstance(error, OSError) else "it is not text"
-            raise ConfigError([f"token_file: cannot read {where}: {why}"]) from error
-    else:
-        return None
+        return _sendable(config.token.get_secret_value(), "token")
+    if config.token_env is not None:
+        return _sendable(os.environ.get(config.token_env, ""), config.token_env)
+    return token_in(config.token_file) if config.token_file is not None else None
+
+
+def token_in(path: Path) -> str:
+    """The token that a file holds.
+
+    Raises:
+        ConfigError: it cannot be read, is empty, or cannot be sent in a header.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise ConfigError([f"token_file: cannot read {path}: {why}"]) from error
+    return _sendable(text, str(path))
+
+
+def _sendable(text: str, where: str) -> str:
     text = text.strip()
     if not text or not text.isascii() or not text.isprintable():
         raise ConfigError([f"the token in {where} must be printable ASCII, and not empty"])

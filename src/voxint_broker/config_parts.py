@@ -10,7 +10,12 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
 
 
-def _http_url(value: str) -> str:
+def http_url(value: str) -> str:
+    """The same, where it is an http or https address with a host.
+
+    Raises:
+        ValueError: it is none.
+    """
     try:
         parts = urlsplit(value)
         fine = parts.scheme in {"http", "https"} and bool(parts.hostname) and (parts.port is None or parts.port > 0)
@@ -47,7 +52,7 @@ def _header_key(value: SecretStr) -> SecretStr:
 
 
 ApiKey = Annotated[SecretStr, AfterValidator(_header_key)]
-HttpUrl = Annotated[str, AfterValidator(_http_url)]
+HttpUrl = Annotated[str, AfterValidator(http_url)]
 Address = Annotated[str, AfterValidator(_address)]
 Seconds = Annotated[float, Field(ge=0, le=86_400, allow_inf_nan=False)]
 Argv = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(min_length=1)]

@@ -43,6 +43,11 @@ def test_paths_start_at_the_files_folder():
     assert lock.memory.path == Path("/etc/voxint/card.lock")
 
 
+def test_the_home_of_nobody_is_told():
+    (found,) = problems(values(state_dir="~no-such-person/state"))
+    assert found.startswith("a path begins with ~, and there is no such home")
+
+
 def test_unknown_keys_are_errors_with_a_hint():
     service = {**values()["service"][0], "stop_second": 5}
     found = problems(values(lisen=["127.0.0.1:1"], service=[service]))
