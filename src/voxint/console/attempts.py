@@ -44,20 +44,44 @@ class Attempts:
             failed = self._recent(group_of(address))
             return max(failed[0] + self._within - self._now(), 0.0) if len(failed) >= self._most else 0.0
 
+    def begin(self, address: str) -> float:
+        """Count an attempt before it is looked into, so that many at the same moment are no more than one by one.
+
+        Gives how long the address has to wait; 0 where it may try now. Then the attempt stands as a failure until
+        `succeeded` or `take_back`.
+        """
+        group = group_of(address)
+        with self._lock:
+            failed = self._recent(group)
+            if len(failed) >= self._most:
+                return max(failed[0] + self._within - self._now(), 0.0)
+            self._count(group)
+            return 0.0
+
     def failed(self, address: str) -> None:
         """Count a failure."""
         group = group_of(address)
         with self._lock:
             self._recent(group)
-            self._failures.setdefault(group, deque(maxlen=self._most)).append(self._now())
-            self._failures.move_to_end(group)
-            while len(self._failures) > _MOST_ADDRESSES:
-                self._failures.popitem(last=False)
+            self._count(group)
+
+    def take_back(self, address: str) -> None:
+        """The attempt that was begun last was none: it could not be looked into."""
+        with self._lock:
+            failed = self._recent(group_of(address))
+            if failed:
+                failed.pop()
 
     def succeeded(self, address: str) -> None:
         """Forget an address's failures."""
         with self._lock:
             self._failures.pop(group_of(address), None)
+
+    def _count(self, group: str) -> None:
+        self._failures.setdefault(group, deque(maxlen=self._most)).append(self._now())
+        self._failures.move_to_end(group)
+        while len(self._failures) > _MOST_ADDRESSES:
+            self._failures.popitem(last=False)
 
     def _recent(self, group: str) -> deque[float]:
         failed = self._failures.get(group, deque())

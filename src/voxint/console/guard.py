@@ -92,7 +92,10 @@ class Guard:
 
 def _is_own(origin: str, host: str, scheme: str) -> bool:
     """Whether an origin is this console. Over TLS a page that came without it is another site's: anybody may have made it."""
-    found = urlsplit(origin)
+    try:
+        found = urlsplit(origin)
+    except ValueError:  # no browser sends such a one
+        return False
     return found.netloc.lower() == host.lower() and (scheme != "https" or found.scheme == "https")
 
 

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import logging
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
 from console_client import BASE, PASSWORD, Browser, settings_for
 from sqlalchemy import text
+from sqlalchemy.exc import OperationalError
 from stored_phase import add_recordings, store_phase
 
+from voxint.access.passwords import BusyError
+from voxint.console.attempts import MOST_FAILURES
 from voxint.console.server import begin
 from voxint.settings import SettingsError
 from voxint.wiring import make
@@ -111,6 +116,41 @@ def test_a_wrong_password_is_refused_and_after_a_few_the_address_waits(with_pass
         assert answer.status_code == 429
         assert 0 < int(answer.headers["retry-after"]) <= 301
     assert with_password.get("/").status_code == 303
+
+
+def test_guesses_at_the_same_moment_are_no_more_than_guesses_one_by_one(with_password, monkeypatch, eventually):
+    browser, looked_into, go_on = with_password, [], threading.Event()
+
+    def slow(given):
+        looked_into.append(given)
+        go_on.wait(600)
+        return False
+
+    monkeypatch.setattr(browser.parts.access, "is_password", slow)
+    sent = {"token": browser.token("/sign-in"), "password": "a wrong guess", "next": "/"}
+    with ThreadPoolExecutor(12) as pool:
+        answers = [pool.submit(browser.post, "/sign-in", data=sent) for _ in range(12)]
+        try:
+            eventually(lambda: sum(answer.done() for answer in answers) == 12 - MOST_FAILURES)
+        finally:
+            go_on.set()
+    assert sorted(answer.result().status_code for answer in answers) == [403] * MOST_FAILURES + [429] * 7
+    assert len(looked_into) == MOST_FAILURES
+
+
+@pytest.mark.parametrize("error", [BusyError("too many sign-ins"), OperationalError("SELECT 1", {}, Exception("away"))])
+def test_a_password_that_could_not_be_looked_into_is_no_failure(with_password, monkeypatch, error):
+    browser = with_password
+
+    def busy(_given):
+        raise error
+
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(browser.parts.access, "is_password", busy)
+        sent = {"token": browser.token("/sign-in"), "password": PASSWORD, "next": "/"}
+        statuses = [browser.post("/sign-in", data=sent).status_code for _ in range(MOST_FAILURES + 1)]
+    assert statuses == [503] * (MOST_FAILURES + 1)
+    assert browser.post("/sign-in", data=sent).status_code == 303
 
 
 def test_a_link_signs_in_once(console):

@@ -10,7 +10,9 @@ import pytest
 from phase_views import NOON, answered, state_of, view_of
 
 from voxint.console import views
-from voxint.console.guard import Guard, host_name
+from voxint.console.attempts import Attempts
+from voxint.console.door import cookies_in
+from voxint.console.guard import Guard, _is_own, host_name
 from voxint.console.picture import WIDTH, picture
 from voxint.console.server import bind_address
 from voxint.gpu_phase.model import Cause, Lane, Phase
@@ -140,6 +142,47 @@ def test_allowed_hosts():
     assert guard._is_allowed("a.example.org")
     for name in ("evil.example", "example.org", "localhost.evil", ""):
         assert not guard._is_allowed(name)
+
+
+@pytest.mark.parametrize("origin", ["http://[", "http://[::1", "http://]", "null", "", "//", "http://localhost:8080:1"])
+def test_an_origin_that_cannot_be_read_is_another_site_s(origin):
+    assert not _is_own(origin, "localhost:8080", "http")
+    assert _is_own("http://localhost:8080", "localhost:8080", "http")
+
+
+@pytest.mark.parametrize(
+    "strange",
+    [
+        'prefs={"a":[1,2]}',
+        "list=[1]",
+        "path=/",
+        "secure",
+        'half="open',
+        "k\u00e4se=1",
+        "=",
+        "a b=c d",
+        "expires=soon",
+        "x=(a, b)",
+    ],
+)
+def test_a_cookie_of_another_server_of_this_host_hides_none_of_ours(strange):
+    found = cookies_in(f"{strange}; voxint-8080=mine; {strange}; voxint-form-8080=other")
+    assert (found["voxint-8080"], found["voxint-form-8080"]) == ("mine", "other")
+
+
+def test_an_attempt_counts_from_its_beginning_until_it_succeeds_or_is_taken_back():
+    now = [0.0]
+    attempts = Attempts(most=3, within_seconds=60, now=lambda: now[0])
+    assert [attempts.begin("10.0.0.1") for _ in range(5)] == [0, 0, 0, 60, 60]
+    assert attempts.begin("10.0.0.2") == 0
+    attempts.take_back("10.0.0.1")
+    assert attempts.wait_seconds("10.0.0.1") == 0
+    assert attempts.begin("10.0.0.1") == 0
+    now[0] = 59
+    assert attempts.begin("10.0.0.1") == 1
+    attempts.succeeded("10.0.0.1")
+    assert attempts.begin("10.0.0.1") == 0
+    attempts.take_back("10.0.0.9")
 
 
 @pytest.mark.parametrize(("text", "pair"), [("127.0.0.1:8080", ("127.0.0.1", 8080)), ("[::1]:1", ("::1", 1))])

@@ -118,15 +118,12 @@ def _access(app: FastAPI, console: Console) -> None:
     @app.post("/settings/password")
     def change_password(request: Request, fields: Form) -> Response:
         session, address = session_of(request), address_of(request)
-        if console.attempts.wait_seconds(address) > 0:
-            raise RefusedError(429, "Too many attempts", "Wait a few minutes.", back=SIGN_IN)
         new = fields.get("new", "")
         if new != fields.get("again", ""):
             raise RefusedError(422, "Nothing was changed", "The new password was not the same twice.", back=SIGN_IN)
         try:
-            if parts.access.has_password() and not parts.access.is_password(fields.get("password", "")):
-                console.attempts.failed(address)
-                raise RefusedError(403, "Nothing was changed", "The present password is another one.", back=SIGN_IN)
+            if parts.access.has_password():
+                _check_present(console, address, fields.get("password", ""))
             parts.access.change_password(new, keep=session.id)
         except (ValueError, BusyError) as error:
             raise RefusedError(422, "Nothing was changed", sentence(str(error)), back=SIGN_IN) from None
@@ -143,6 +140,25 @@ def _access(app: FastAPI, console: Console) -> None:
     def record(request: Request) -> Response:
         rows = views.record_rows(parts.record.newest(), None)
         return console.render(request, "record.html", page="settings", tab="record", rows=rows)
+
+
+def _check_present(console: Console, address: str, given: str) -> None:
+    """Somebody at a page that was left open is not the one who knows the password.
+
+    Raises:
+        RefusedError: it is another one, or too many were tried.
+        BusyError: too many are checked at this moment.
+    """
+    if console.attempts.begin(address) > 0:
+        raise RefusedError(429, "Too many attempts", "Wait a few minutes.", back=SIGN_IN)
+    try:
+        right = console.parts.access.is_password(given)
+    except (BusyError, SQLAlchemyError):
+        console.attempts.take_back(address)
+        raise
+    if not right:
+        raise RefusedError(403, "Nothing was changed", "The present password is another one.", back=SIGN_IN)
+    console.attempts.succeeded(address)
 
 
 def refusal(console: Console) -> str:

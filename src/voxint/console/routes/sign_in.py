@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from fastapi import Query, Request
 from fastapi.responses import RedirectResponse, Response
+from sqlalchemy.exc import SQLAlchemyError
 
 from voxint.access.passwords import BusyError
 from voxint.access.store import LINK_LASTS, NAME_CHARACTERS
@@ -39,7 +40,7 @@ def register(app: FastAPI, console: Console) -> None:
     def sign_in(request: Request, fields: Form) -> Response:
         address = address_of(request)
         going_to, link = local_page(fields.get("next", "/"), "/"), fields.get("link", "")[:200]
-        wait = console.attempts.wait_seconds(address)
+        wait = console.attempts.begin(address)
         if wait > 0:
             text = f"Too many attempts from {address}. Try again in {span(timedelta(seconds=int(wait) + 1))}."
             page = _page(console, request, going_to, link, wrong=text, status=429)
@@ -48,9 +49,12 @@ def register(app: FastAPI, console: Console) -> None:
         try:
             known = console.parts.access.use_link(link) if link else _knows(console, fields)
         except BusyError as error:
+            console.attempts.take_back(address)
             return _page(console, request, going_to, link, wrong=f"{error}.", status=503)
+        except SQLAlchemyError:
+            console.attempts.take_back(address)
+            raise
         if not known:
-            console.attempts.failed(address)
             console.note(request, "was refused at the sign-in")
             wrong = "This link was used, or is too old." if link else "This is not the password."
             return _page(console, request, going_to, "", wrong=wrong, status=403)
