@@ -43,7 +43,7 @@ SLOWEST_BYTES_A_SECOND = 1024
 """Averaged over the whole; slower than this only holds a place."""
 AT_ONCE = 32
 SPARE_BYTES = 64 << 20
-"""Disk space that an upload leaves."""
+"""Disk space that uploads leave, together: the database may live on the same disk."""
 FIELD_BYTES = 16 * 1024
 _MOST_FIELDS = 20
 _OVERHEAD_BYTES = 64 * 1024
@@ -198,8 +198,14 @@ class _File:
         self.size += len(data)
 
     def write(self) -> None:
-        """Write what waits."""
+        """Write what waits, where that leaves room: others may fill the disk at the same time.
+
+        Raises:
+            OSError: there is no room.
+        """
         data, self._waiting = self._waiting, bytearray()
+        if shutil.disk_usage(self.path.parent).free < len(data) + SPARE_BYTES:
+            raise OSError(errno.ENOSPC, "")
         self._out.write(data)
 
     def close(self) -> None:

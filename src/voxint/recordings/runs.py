@@ -222,12 +222,18 @@ class RunStore:
         return {row.kind: row.data for row in rows}
 
     def is_source(self, path: Path) -> bool:
-        """Whether a file is the source of a run. One whose name is not UTF-8 is none: it is never added."""
+        """Whether a file is the source of a run. One whose name is not UTF-8 is none: it is never added.
+
+        An upload is known by its name, which is its own: the media folder may have another path by now.
+        """
         if storable_text(str(path)) != str(path):
             return False
-        query = "SELECT EXISTS (SELECT 1 FROM run WHERE source = :source)"
+        query = (
+            "SELECT EXISTS (SELECT 1 FROM run WHERE source = :source"
+            " OR (source_kind = 'upload' AND right(source, length(:name) + 1) = '/' || :name))"
+        )
         with self._engine.connect() as connection:
-            return bool(connection.execute(text(query), {"source": str(path)}).scalar_one())
+            return bool(connection.execute(text(query), {"source": str(path), "name": path.name}).scalar_one())
 
     def delete(self, run_id: int) -> None:
         """Take a recording away, with its files and all that was made of it.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 import time
 from dataclasses import replace
@@ -154,6 +155,21 @@ def test_a_long_transcript_comes_in_parts(console, engine, made):
     assert page.count('class="line"') == 1000
     assert "1347 lines in all" in page
     assert browser.get(f"/runs/{made}?from=1000").text.count('class="line"') == 347
+
+
+def test_later_lines_are_of_the_version_and_language_that_is_read(console, engine, made):
+    transcript = made_day.transcript(made)
+    lines = tuple(replace(transcript.lines[0], id=number) for number in range(1, 1348))
+    with engine.begin() as connection:
+        old = freeze(connection, replace(transcript, lines=lines), "a loop")
+        freeze(connection, replace(transcript, lines=lines[:1]), "mended")
+    browser = console()
+    [later] = re.findall(r'<a href="([^"]+)">Later lines', browser.get(f"/runs/{made}?version={old}&language=de").text)
+    page = browser.get(f"/runs/{made}{html.unescape(later)}").text
+    assert page.count('class="line"') == 347
+    assert f"Version {old}." in page
+    assert '<span class="quiet">(de)</span>' in page
+    assert f'href="?from=0&amp;language=de&amp;version={old}">Earlier lines' in page
 
 
 def test_an_upload_is_answered_while_redis_is_away(console, engine, tmp_path):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import socket
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 import uvicorn
@@ -140,9 +142,31 @@ def test_a_disk_without_room_is_told_so(console, engine, tmp_path, sound, monkey
     assert runs_in(engine) == []
 
 
-def test_what_a_killed_console_left_goes_away_and_a_recording_s_own_file_stays(console, engine, tmp_path, sound):
-    import os
+def test_the_spare_room_is_left_also_by_uploads_that_fill_the_disk_together(
+    console, engine, tmp_path, sound, monkeypatch
+):
+    browser = console()
+    free = iter([uploads.SPARE_BYTES * 100, uploads.SPARE_BYTES])
+    monkeypatch.setattr(uploads.shutil, "disk_usage", lambda _folder: SimpleNamespace(free=next(free)))
+    answer = send(browser, "talk.wav", sound)  # there was room when it began; another one took it meanwhile
+    assert answer.status_code == 507
+    assert "not enough room" in answer.text
+    assert runs_in(engine) == []
+    assert left(tmp_path) == []
 
+
+def test_an_upload_that_waits_is_kept_where_the_media_folder_has_another_path_now(console, tmp_path, sound):
+    browser = console()
+    send(browser, "talk.wav", sound)
+    [kept] = left(tmp_path)
+    os.utime(tmp_path / uploads.FOLDER / kept, (1, 1))
+    other_path = tmp_path / "moved"
+    other_path.symlink_to(tmp_path)
+    uploads.Intake(other_path, 1).sweep(browser.parts.run_store)
+    assert left(tmp_path) == [kept]
+
+
+def test_what_a_killed_console_left_goes_away_and_a_recording_s_own_file_stays(console, engine, tmp_path, sound):
     browser = console()
     send(browser, "talk.wav", sound)
     [kept] = left(tmp_path)
