@@ -50,9 +50,15 @@ class Parts:
     @cached_property
     def engine(self) -> Engine:
         """The database."""
-        from voxint.db.engine import make_engine  # noqa: PLC0415 - a process pays for the parts that it uses
+        from sqlalchemy.exc import ArgumentError  # noqa: PLC0415 - a process pays for the parts that it uses
 
-        return make_engine(self.settings.database_url.get_secret_value())
+        from voxint.db.engine import make_engine  # noqa: PLC0415
+        from voxint.settings import SettingsError  # noqa: PLC0415
+
+        try:
+            return make_engine(self.settings.database_url.get_secret_value())
+        except (ArgumentError, ValueError):  # their words have the password in them
+            raise SettingsError(["DATABASE_URL: is no address as postgresql://user@host:5432/name"]) from None
 
     @cached_property
     def stages(self) -> StagePlan:

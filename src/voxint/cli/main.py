@@ -6,8 +6,10 @@ not need: `voxint --help` and `voxint gpu-phase status` answer at once.
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 
 COULD_NOT = 1
 INTERRUPTED = 130
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 
 app = typer.Typer(
     help="Takes turns on one GPU: a language model on one side, a transcription stack on the other.",
@@ -58,32 +61,55 @@ standalone.register(app)
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; gives its exit status. An expected error is a line on stderr, without a trace."""
+    _ready_streams()
+    try:
+        status = _run(arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader has seen enough
+        _write_no_more()
+        return COULD_NOT
+    except Exception as error:
+        text = expected(error)
+        if text is None:
+            raise
+        if isinstance(error, OSError):
+            _write_no_more()
+        complain(text)
+        return COULD_NOT
+    return status
+
+
+def _ready_streams() -> None:
+    """A file name need not be valid text, a terminal need not know every character, and a stream may be closed."""
+    if sys.stdout is None:
+        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - it lasts as long as the process
+    if sys.stderr is None:
+        sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
-        # A file name need not be valid text, and a terminal need not know every character.
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+
+
+def _run(arguments: Sequence[str] | None) -> int:
     try:
         app(args=arguments if arguments is None else list(arguments), prog_name="voxint")
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else COULD_NOT
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:
-        # The reader has seen enough. Python would complain again when it closes the stream.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return COULD_NOT
-    except Exception as error:
-        text = expected(error)
-        if text is None:
-            raise
-        complain(text)
-        return COULD_NOT
     return 0
+
+
+def _write_no_more() -> None:
+    """What could not be written is let go of: Python would try, and complain, once more at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def expected(error: Exception) -> str | None:
     """The lines for an error that a person can act on; None for one that is a fault of ours."""
     if isinstance(error, CouldNotError):
         return str(error)
+    if isinstance(error, OSError) and error.errno in _NO_ROOM and error.filename is None:
+        return f"cannot write: {error.strerror}"
     settings = sys.modules.get("voxint.settings")
     if settings is not None and isinstance(error, settings.SettingsError):
         return str(error)
@@ -102,6 +128,6 @@ def _database(error: Exception) -> str | None:
 
     if not isinstance(error, (DBAPIError, Late)) or isinstance(error, IntegrityError):
         return None
-    if isinstance(error, ProgrammingError) and not not_migrated(error):
+    if isinstance(error, ProgrammingError) and error.statement is not None and not not_migrated(error):
         return None
     return words(error, place(settings()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from contextlib import contextmanager, nullcontext
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
@@ -99,6 +100,11 @@ def _lines(service: str, file: Path | None) -> Iterator[Iterator[str]]:
     if file is None:
         yield iter(_own_log(service))
         return
+    if str(file) == "-":
+        if sys.stdin is None:
+            raise CouldNotError("cannot read -: standard input is closed")
+        if isinstance(sys.stdin, io.TextIOWrapper):
+            sys.stdin.reconfigure(errors="replace")
     try:
         opened: AbstractContextManager[object] = (
             nullcontext(sys.stdin) if str(file) == "-" else file.open(encoding="utf-8", errors="replace")

@@ -44,7 +44,7 @@ def place(settings: Settings) -> str:
     """The database's address without user and password."""
     try:
         url = make_url(settings.database_url.get_secret_value())
-    except ArgumentError:
+    except (ArgumentError, ValueError):  # a port that is no number
         return "DATABASE_URL"
     host = url.host or url.query.get("host") or "the local socket"
     if isinstance(host, tuple):

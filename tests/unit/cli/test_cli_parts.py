@@ -182,6 +182,56 @@ def test_a_reader_that_leaves_early_is_no_fault():
     assert err == b""
 
 
+def voxint_as_process(arguments, redirected="", **environ):
+    """A command as a process, with its streams as a shell redirects them."""
+    return subprocess.run(
+        ["/bin/sh", "-c", f'exec "$0" -m voxint {arguments} {redirected}', sys.executable],
+        capture_output=True, text=True, check=False, timeout=120, env={**os.environ, **environ},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("command", ["--help", "runs schema", "placement images", "placement images --json"])
+def test_output_that_finds_no_room_is_said_in_a_line(command, unbuffered):
+    done = voxint_as_process(command, ">/dev/full", PYTHONUNBUFFERED=unbuffered)
+    assert (done.returncode, done.stderr) == (1, "error: cannot write: No space left on device\n")
+
+
+@pytest.mark.parametrize("command", ["--help", "runs schema", "placement images"])
+def test_a_reader_that_left_before_the_first_line_is_no_fault(command):
+    reading, writing = os.pipe()
+    os.close(reading)
+    argv = [sys.executable, "-m", "voxint", *command.split()]
+    environ = {**os.environ, "PYTHONUNBUFFERED": ""}  # so that it is written at the end, as it is for most people
+    done = subprocess.run(argv, stdout=writing, stderr=subprocess.PIPE, check=False, timeout=120, env=environ)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (1, b"")
+
+
+@pytest.mark.parametrize("redirected", [">&-", "<&- 2>&-", "<&- >&- 2>&-"])
+def test_a_stream_that_is_closed_is_no_fault(redirected):
+    done = voxint_as_process("placement images", redirected)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_log_from_a_closed_stream_is_refused_and_one_that_is_not_utf8_is_read(tmp_path):
+    closed = voxint_as_process("placement log whisper -", "<&-")
+    assert (closed.returncode, closed.stderr) == (1, "error: cannot read -: standard input is closed\n")
+    (tmp_path / "log").write_bytes(b"one \xff line\n")
+    strict = {"PYTHONIOENCODING": "utf-8:strict"}  # what an ordinary locale makes of it
+    other = voxint_as_process("placement log whisper - --json", f"<'{tmp_path}/log'", **strict)
+    assert (other.returncode, json.loads(other.stdout)) == (0, {"service": "whisper", "starts": []})
+
+
+@pytest.mark.parametrize("address", ["postgresql://h:notaport/db", "postgresql://127.0.0.1:1/db?foo=bar"])
+@pytest.mark.parametrize("command", ["runs list", "gpu-phase status --json"])
+def test_an_address_of_the_database_that_can_be_none_is_said_in_a_line(address, command):
+    done = voxint_as_process(command, DATABASE_URL=address)
+    assert (done.returncode, done.stdout) == (1, "")
+    [line] = done.stderr.splitlines()
+    assert line.startswith(("error: DATABASE_URL: ", "error: cannot reach the database at 127.0.0.1:1/db: invalid"))
+
+
 def test_what_may_be_a_secret_in_a_recordings_address_is_not_shown():
     address = "https://files.example/a/talk.mp3?signature=s3cret"
     run = Run(7, "talk", address, "url", "done", "finalize", Path("/m"), NOON)
