@@ -161,6 +161,28 @@ def test_a_webhook_that_is_away_gets_it_later_and_hears_nothing_of_what_is_over(
     assert hook.told() == [("raised", "error"), ("raised", "error")]  # its end may have arrived
 
 
+def test_an_alert_does_not_wait_for_a_clock_that_was_set_back(parts, engine, hook):
+    hook.status = 500
+    store_phase(engine, "error", failures=1)
+    watch.check(parts)
+    later(engine, -timedelta(days=1))
+    hook.status = 200
+    watch.check(parts)
+    assert hook.told() == [("raised", "error")]
+
+
+def test_the_patience_with_a_phase_that_was_never_recorded_begins_anew_where_the_clock_was_set_back(
+    parts, engine, hook
+):
+    watch.check(parts)
+    later(engine, -timedelta(days=1))
+    watch.check(parts)
+    assert hook.got == []
+    later(engine, 3 * MINUTE)
+    watch.check(parts)
+    assert hook.told() == [("raised", "no_phase")]
+
+
 def test_an_alert_that_nobody_heard_of_is_forgotten_with_its_end(parts, engine, hook):
     hook.status = 500
     store_phase(engine, "error", failures=1)

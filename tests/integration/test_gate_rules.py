@@ -10,6 +10,7 @@ from held_transaction import held_transaction
 from phase_world import STAGES
 from sqlalchemy import text
 
+from voxint.gpu_phase.door import LONGEST_WAIT
 from voxint.gpu_phase.gate import Claim, Gate
 from voxint.gpu_phase.model import Lane
 from voxint.gpu_phase.policy import Policy
@@ -225,6 +226,16 @@ def test_work_that_waits_is_claimed_from_its_moment_on(desk):
     desk.add(not_before=NOON + TICK)
     assert desk.gate.claim(Lane.GPU) is None
     desk.clock(NOON + TICK)
+    assert desk.gate.claim(Lane.GPU) is not None
+
+
+def test_work_does_not_wait_for_a_clock_that_was_set_back(desk):
+    desk.phase("audio")
+    desk.add()
+    claim = desk.gate.claim(Lane.GPU)
+    assert desk.gate.not_now(claim, "whisper: busy", timedelta(days=2))
+    assert desk.row("SELECT not_before FROM work_item") == {"not_before": NOON + LONGEST_WAIT}
+    desk.clock(NOON - timedelta(days=1))
     assert desk.gate.claim(Lane.GPU) is not None
 
 

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 RETRY_AFTER = timedelta(seconds=60)
-"""How long a webhook that did not take a message is left alone."""
+"""How long a webhook that did not take a message is left alone. A moment that lies further ahead is of a clock that was set
+back since."""
 NO_PHASE = "no_phase"
 LANE_BOUND = 1000
 
@@ -84,12 +85,13 @@ def note(connection: Connection, now_active: Mapping[str, str], now: datetime) -
                 # It is back before anybody was told that it was over: then it never was. Where somebody may have been
                 # told, it is a new one.
                 " told = CASE WHEN alert.ended_at IS NULL THEN alert.told ELSE alert.tried_at IS NULL END,"
-                " since = CASE WHEN alert.ended_at IS NULL OR alert.tried_at IS NULL THEN alert.since"
+                " since = CASE WHEN alert.since > :ahead THEN excluded.since"
+                " WHEN alert.ended_at IS NULL OR alert.tried_at IS NULL THEN alert.since"
                 " ELSE excluded.since END,"
                 " tried_at = CASE WHEN alert.ended_at IS NULL THEN alert.tried_at END,"
                 " ended_at = NULL"
             ),
-            {"code": code, "words": words, "now": now},
+            {"code": code, "words": words, "now": now, "ahead": now + RETRY_AFTER},
         )
     codes = list(now_active)
     connection.execute(
@@ -115,10 +117,16 @@ def take(connection: Connection, now: datetime, patience: timedelta) -> list[Mes
     rows = connection.execute(
         text(
             "UPDATE alert SET tried_at = :now WHERE code IN (SELECT code FROM alert WHERE NOT told"
-            " AND (tried_at IS NULL OR tried_at < :retry) AND (code <> :no_phase OR since < :patient)"
+            " AND (tried_at IS NULL OR tried_at < :retry OR tried_at > :ahead) AND (code <> :no_phase OR since < :patient)"
             " ORDER BY since FOR UPDATE SKIP LOCKED) RETURNING code, text, since, ended_at"
         ),
-        {"now": now, "retry": now - RETRY_AFTER, "no_phase": NO_PHASE, "patient": now - patience},
+        {
+            "now": now,
+            "retry": now - RETRY_AFTER,
+            "ahead": now + RETRY_AFTER,
+            "no_phase": NO_PHASE,
+            "patient": now - patience,
+        },
     ).all()
     return [Message(*row) for row in rows]
 

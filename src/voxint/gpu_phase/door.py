@@ -7,6 +7,7 @@ what decides, and `Door.take` picks the first piece of work that the door lets t
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from sqlalchemy import ColumnElement, TextClause
+
+
+LONGEST_WAIT = timedelta(minutes=15)
+"""Nothing is made to wait longer. What waits for twice as long was told so before the clock was set back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +63,7 @@ _QUEUED = "'queued'"
 _NOT_AHEAD = "NOT kind = ANY(:ahead)"
 _FIRST = (
     "(SELECT id FROM work_item WHERE lane = :lane AND {condition}"
-    " AND (not_before IS NULL OR not_before <= :now) AND NOT kind = ANY(:full)"
+    " AND (not_before IS NULL OR not_before <= :now OR not_before > :too_far) AND NOT kind = ANY(:full)"
     " ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED)"
 )
 

@@ -18,7 +18,7 @@ from sqlalchemy.dialects import postgresql
 from voxint.db import clock
 from voxint.db.tables import STAGE_RESULT, WORK_ITEM
 from voxint.gpu_phase import lanes, queue
-from voxint.gpu_phase.door import LOOK, LOOK_AND_LOCK, Door
+from voxint.gpu_phase.door import LONGEST_WAIT, LOOK, LOOK_AND_LOCK, Door
 from voxint.gpu_phase.model import Lane
 from voxint.gpu_phase.store import stored_from
 
@@ -128,6 +128,7 @@ class Gate:
         return {
             "lane": lane.value,
             "now": door.now,
+            "too_far": door.now + 2 * LONGEST_WAIT,
             "grace": self._grace,
             "full": list(door.full),
             "ahead": self._ahead,
@@ -197,7 +198,7 @@ class Gate:
                 queue.touch_segments(connection, claim.lane, now)
             else:
                 queue.put_back(connection, claim.item_id, now)
-                _wait(connection, claim, reason, now + RETRY_AFTER_FAILURE * claim.attempt)
+                _wait(connection, claim, reason, now, RETRY_AFTER_FAILURE * claim.attempt)
         return True
 
     def not_now(self, claim: Claim, reason: str, retry_in: timedelta) -> bool:
@@ -210,7 +211,7 @@ class Gate:
             queue.end_execution(connection, claim.token, "not_now", reason, now)
             # The grace goes on from where it was: what is never there must not hold a drain for ever.
             queue.put_back(connection, claim.item_id, waiting.waiting_since, uses_attempt=False)
-            _wait(connection, claim, reason, now + retry_in)
+            _wait(connection, claim, reason, now, retry_in)
         return True
 
     def reap(self) -> int:
@@ -262,8 +263,8 @@ def _end(connection: Connection, claim: Claim, state: str, now: datetime) -> boo
     return ended.rowcount == 1
 
 
-def _wait(connection: Connection, claim: Claim, reason: str, until: datetime) -> None:
+def _wait(connection: Connection, claim: Claim, reason: str, now: datetime, wait: timedelta) -> None:
     connection.execute(
         text("UPDATE work_item SET not_before = :until, error = :reason WHERE id = :id"),
-        {"id": claim.item_id, "until": until, "reason": reason},
+        {"id": claim.item_id, "until": now + min(wait, LONGEST_WAIT), "reason": reason},
     )

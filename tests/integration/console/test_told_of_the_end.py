@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
@@ -105,6 +106,49 @@ def test_what_is_not_taken_is_told_again_later_and_the_address_stands_in_no_log(
     assert len(hook.got) == 1
     assert "answered 500" in caplog.text
     assert "a-secret-path" not in caplog.text
+
+
+def test_an_end_does_not_wait_for_a_clock_that_was_set_back(make_parts, engine, hook):
+    parts = make_parts(hook.url)
+    [run] = add_recordings(engine)
+    end(engine, run)
+    hook.status[0] = 500
+    assert finished.tell(parts) == 0
+    later(engine, -86_400)
+    hook.status[0] = 204
+    assert finished.tell(parts) == 1
+
+
+def test_two_at_the_same_moment_tell_it_once(make_parts, engine, hook):
+    parts = make_parts(hook.url)
+    [run] = add_recordings(engine)
+    end(engine, run)
+    told = []
+    other = threading.Thread(target=lambda: told.append(finished.tell(parts)))
+    with engine.begin() as first:
+        first.execute(
+            text(
+                "INSERT INTO run_told (run_id, finished_at, tried_at, attempts)"
+                " SELECT id, finished_at, voxint_now(), 1 FROM run WHERE id = :run"
+            ),
+            {"run": run},
+        )
+        other.start()
+        until_somebody_waits_for_a_lock(engine)
+    other.join(60)
+    assert told == [0]
+    assert hook.got == []
+
+
+def until_somebody_waits_for_a_lock(engine):
+    query = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        with engine.connect() as connection:
+            if connection.execute(text(query)).scalar_one():
+                return
+        time.sleep(0.02)
+    raise AssertionError("nobody waited")
 
 
 def test_nobody_is_told_of_what_ended_before_it_was_set(make_parts, engine, hook):
