@@ -134,6 +134,14 @@ def test_an_address_on_this_machine_is_refused(voxint):
     assert "s3cret" not in err
 
 
+@pytest.mark.parametrize("command", ["versions", "jobs"])
+@pytest.mark.parametrize("form", [(), ("--json",)])
+def test_nothing_is_told_of_a_recording_that_is_not_there(voxint, command, form):
+    status, out, err = voxint("runs", command, 99, *form)
+    assert (status, out) == (1, "")
+    assert err == "error: there is no recording 99: `voxint runs list` shows those that are there\n"
+
+
 def test_show_lists_the_jobs_and_one_is_cancelled_alone(voxint):
     voxint("runs", "ask", 1, "translation", "--language", "de")
     voxint("runs", "ask", 1, "run_assets")

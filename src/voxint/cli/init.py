@@ -232,12 +232,15 @@ def _doctor(folder: Path) -> None:
     docker = shutil.which("docker")
     if docker is None:
         return
-    running = subprocess.run(
-        [docker, "compose", "ps", "--quiet", "--status", "running", "api"],
-        cwd=folder, capture_output=True, text=True, check=False, timeout=60,
-    )  # fmt: skip
-    if running.returncode == 0 and running.stdout.strip():
-        note("The stack runs already, with the settings of its last `up -d`. Its doctor says:")
-        subprocess.run(
-            [docker, "compose", "exec", "-T", "api", "voxint", "doctor"], cwd=folder, check=False, timeout=120
-        )
+    try:
+        running = subprocess.run(
+            [docker, "compose", "ps", "--quiet", "--status", "running", "api"],
+            cwd=folder, capture_output=True, text=True, check=False, timeout=60,
+        )  # fmt: skip
+        if running.returncode == 0 and running.stdout.strip():
+            note("The stack runs already, with the settings of its last `up -d`. Its doctor says:")
+            subprocess.run(
+                [docker, "compose", "exec", "-T", "api", "voxint", "doctor"], cwd=folder, check=False, timeout=120
+            )
+    except (OSError, subprocess.TimeoutExpired):  # all that was asked for is done
+        note("Whether the stack runs already could not be seen: docker did not answer.")

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path  # noqa: TC003 - typer reads it at run time
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from voxint.cli.environment import parts
 from voxint.cli.output import CouldNotError, complain, say, say_json, say_table
+
+if TYPE_CHECKING:
+    from voxint.wiring import Parts
 
 RunId = Annotated[int, typer.Argument(metavar="RUN", help="The recording's number.", min=1)]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -58,6 +61,7 @@ def schema() -> None:
 def versions(run: RunId, *, as_json: Json = False) -> None:
     """The versions of a transcript: each is as it was frozen, whatever came later."""
     with parts() as made:
+        there(made, run)
         found = made.transcripts.versions(run)
     if as_json:
         say_json([{"number": each.number, "made_at": each.made_at.isoformat(), "why": each.why} for each in found])
@@ -92,6 +96,7 @@ def jobs(run: RunId, *, as_json: Json = False) -> None:
     from voxint.cli.runs_view import JOB_HEADS, job_record, job_row  # noqa: PLC0415
 
     with parts() as made:
+        there(made, run)
         found = made.jobs.list(run)
         results = made.run_store.results(run) if as_json else {}
     if as_json:
@@ -131,6 +136,16 @@ def delete(
         complain(words)
     if refused:
         raise typer.Exit(1)
+
+
+def there(made: Parts, run: int) -> None:
+    """Nothing is told of a recording that is not there.
+
+    Raises:
+        CouldNotError: it is not.
+    """
+    if made.run_store.get(run) is None:
+        raise CouldNotError(f"there is no recording {run}: `voxint runs list` shows those that are there")
 
 
 def _local(moment: object) -> str:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _LINE = re.compile(r"^\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=(.*)$")
+_QUOTED = re.compile(r"""(['"])(.*?)\1(?:\s+#.*)?""")
 _BARE = re.compile(r"[A-Za-z0-9_./:@%+,=~-]*")
 
 
@@ -29,8 +30,9 @@ def read(text: str) -> dict[str, str]:
 
 
 def _value(text: str) -> str:
-    if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"":
-        return text[1:-1]
+    quoted_one = _QUOTED.fullmatch(text)
+    if quoted_one:
+        return quoted_one[2]
     return text.partition(" #")[0].rstrip()
 
 

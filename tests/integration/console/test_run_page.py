@@ -70,7 +70,12 @@ def test_speakers_are_named_and_merged(console, made):
     assert browser.send(f"/speakers/{known[None]}/merge", into=str(known["Tom"])).status_code == 303
     left = {each.name for each in browser.parts.roster.list()}
     assert left == {"Mara", "Tom Berg", "Ines"}
-    for path, fields in (("/speakers/999/name", {"name": "x"}), (f"/speakers/{known['Tom']}/merge", {"into": "x"})):
+    merge = f"/speakers/{known['Tom']}/merge"
+    wrong = [
+        ("/speakers/999/name", {"name": "x"}),
+        *((merge, {"into": into}) for into in ("x", "", "9" * 20, "9" * 5000)),
+    ]
+    for path, fields in wrong:
         assert browser.send(path, **fields).status_code == 422
 
 

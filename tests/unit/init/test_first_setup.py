@@ -1,11 +1,13 @@
 """The first set-up: what is found on a host, what is written to `.env`, and what is left alone."""
 
 import stat
+import subprocess
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from voxint.cli import init
 from voxint.init import envfile, machine, plan
 from voxint.init.plan import Answers
 
@@ -17,6 +19,31 @@ def host(root, *paths):
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_text("", encoding="utf-8")
     return root
+
+
+@pytest.mark.parametrize("failure", [OSError(8, "Exec format error"), subprocess.TimeoutExpired("docker", 60)])
+def test_a_docker_that_does_not_answer_keeps_nobody_from_the_end(tmp_path, monkeypatch, capsys, failure):
+    def fails(*_arguments, **_options):
+        raise failure
+
+    monkeypatch.setattr(init.shutil, "which", lambda _name: "/usr/bin/docker")
+    monkeypatch.setattr(init.subprocess, "run", fails)
+    init._doctor(tmp_path)
+    out, err = capsys.readouterr()
+    assert (out, err) == ("", "Whether the stack runs already could not be seen: docker did not answer.\n")
+
+
+@pytest.mark.parametrize(
+    ("line", "value"),
+    [
+        ('A="gpu" # the card', "gpu"),
+        ("A='a # b'  # c", "a # b"),
+        ("A='it", "'it"),
+        ('A="x" # "y"', "x"),
+    ],
+)
+def test_a_comment_behind_a_quoted_value_is_none_of_it(line, value):
+    assert envfile.read(line) == {"A": value}
 
 
 def test_an_empty_host_is_the_cpu_tier(tmp_path):

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from voxint.console.pages import Console
 
+_MOST_DIGITS = 18
+"""The database's numbers have 19 at most."""
 SpeakerId = Annotated[int, Part(ge=1, le=1 << 62)]
 
 
@@ -43,7 +45,7 @@ def register(app: FastAPI, console: Console) -> None:
     @app.post("/speakers/{speaker_id}/merge")
     def merge(request: Request, speaker_id: SpeakerId, fields: Form) -> Response:
         into = fields.get("into", "")
-        if not into.isdecimal():
+        if not into.isdecimal() or len(into) > _MOST_DIGITS:
             raise RefusedError(422, "This could not be done", "Choose who they really are.", back="/speakers")
         _change(lambda: roster.merge(speaker_id, int(into)))
         console.note(request, f"merged speaker {speaker_id} into {into}")
