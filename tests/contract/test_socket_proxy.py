@@ -5,12 +5,14 @@ from __future__ import annotations
 import http.client
 import json
 import threading
+from pathlib import Path
 
 import pytest
 from docker_engine import SERVICE
 from service_worlds import NAMES, DockerWorld, eventually
 
 from voxint.gpu_phase.model import Condition
+from voxint.services import socket_proxy
 from voxint.services.docker import DockerControl
 from voxint.services.socket_proxy import Proxy
 
@@ -122,6 +124,40 @@ def test_other_containers_are_not_touched(world, verb):
     for read in ("json", "logs"):
         assert ask(world, "GET", f"/containers/{strangers[0].id}/{read}")[0] == 403
     assert ask(world, "GET", f"/containers/{'0' * 64}/json")[0] == 404
+
+
+@pytest.mark.parametrize("verb", ["start", "stop", "unpause"])
+def test_a_container_that_cannot_be_looked_at_is_not_touched(world, verb):
+    stranger = world.add("whisper", "other-whisper-1", project="other")
+    world.engine.answer = (500, b'{"message": "the engine is in trouble"}')
+    code, answer = ask(world, "POST", f"/containers/{stranger.id}/{verb}")
+    assert (code, answer["message"]) == (500, "the engine is in trouble")
+    assert posts(world) == []
+
+
+def test_a_log_comes_with_its_times_and_as_far_back_as_a_tick_looks(world):
+    container = world.container("whisper")
+    Path(container.log).write_text("".join(f"line {number}\n" for number in range(2000)))
+    lines = world.control().log("whisper", 2000)
+    assert (len(lines), lines[0].split(" ", 1)[1]) == (2000, "line 0")
+    assert lines[0].startswith("2026-")
+
+
+@pytest.mark.parametrize(
+    ("environ", "said"),
+    [
+        ({"GPU_PHASE_SERVICES": "Whisper!"}, "GPU_PHASE_SERVICES: 'Whisper!' is no service name"),
+        ({"SOCKET_PROXY_LISTEN": "::1"}, "SOCKET_PROXY_LISTEN: cannot listen on ::1"),
+    ],
+)
+def test_what_it_cannot_start_with_is_one_line(monkeypatch, capsys, environ, said):
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(socket_proxy, "set_up", lambda **_: None)  # the log of these tests stays what it is
+    assert socket_proxy.main() == 1
+    err = capsys.readouterr().err
+    assert err.startswith(said)
+    assert err.count("\n") == 1
 
 
 def test_other_projects_are_not_listed_whatever_is_asked_for(world):

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from voxint.logs import set_up
 from voxint.services.engine_words import no_answer
 from voxint.services.socket_rules import passed, refusal, without_secrets
-from voxint.settings import load_settings
+from voxint.settings import SettingsError, load_settings
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -90,21 +90,21 @@ class _Handler(BaseHTTPRequestHandler):
             self._refuse(f"the socket proxy allows no {self.command} {parts.path}")
             return
         try:
-            why = self._checked(call)
-            if why is not None:
-                self._refuse(f"the socket proxy allows no {self.command} of this container: {why}")
-                return
-            self._answer(*self._ask(call.method, call.target), inspects=call.inspects)
+            if call.container is None or self._may(call, call.container):
+                self._answer(*self._ask(call.method, call.target), inspects=call.inspects)
         except (OSError, http.client.HTTPException, ValueError) as error:
             self._say(502, {"message": no_answer(error, f"unix://{self.server.engine}")})
 
-    def _checked(self, call: Passed) -> str | None:
-        if call.container is None:
-            return None
-        code, _, body = self._ask("GET", f"/containers/{call.container}/json")
-        if code != 200:
-            return None  # the engine itself says what is wrong with it, and does nothing
-        return refusal(json.loads(body), call, self.server.project, self.server.services)
+    def _may(self, call: Passed, container: str) -> bool:
+        """Whether this call about a container goes on; where not, that is answered here."""
+        code, content_type, body = self._ask("GET", f"/containers/{container}/json")
+        if code != 200:  # whose it is cannot be told: the engine's own words go back, and nothing goes on
+            self._send(code, content_type, body)
+            return False
+        why = refusal(json.loads(body), call, self.server.project, self.server.services)
+        if why is not None:
+            self._refuse(f"the socket proxy allows no {self.command} of this container: {why}")
+        return why is None
 
     def _ask(self, method: str, target: str) -> tuple[int, str, bytes]:
         connection = _Engine(self.server.engine)
@@ -144,10 +144,19 @@ class _Handler(BaseHTTPRequestHandler):
 
 def main() -> int:
     """Serve until told to stop; the exit status."""
-    settings = load_settings(os.environ)
+    try:
+        settings = load_settings(os.environ)
+    except SettingsError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
     set_up(json=settings.log_json)
     listen = os.environ.get("SOCKET_PROXY_LISTEN", "0.0.0.0")  # noqa: S104 - of a network with one other on it
-    with Proxy((listen, PORT), SOCKET, settings.compose_project_name, settings.gpu_phase_services) as server:
+    try:
+        proxy = Proxy((listen, PORT), SOCKET, settings.compose_project_name, settings.gpu_phase_services)
+    except OSError as error:
+        sys.stderr.write(f"SOCKET_PROXY_LISTEN: cannot listen on {listen}, port {PORT}: {error.strerror or error}\n")
+        return 1
+    with proxy as server:
         _log.info("passes calls about %s of %s", ", ".join(sorted(server.services)), server.project)
         server.serve_forever()
     return 0

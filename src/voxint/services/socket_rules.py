@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
 LONGEST_GRACE_SECONDS = 600
-LONGEST_LOG_LINES = 100
+LONGEST_LOG_LINES = 20_000
+"""A tick reads the newest 2000 to see on which device a service came up, `voxint placement log` as many as it gets."""
 
 _PATH = re.compile(r"(?P<version>/v1\.\d{1,3})?(?P<rest>/[a-z_]+(?:/[0-9a-f]{12,64})?(?:/[a-z]+)?)")
 _PLAIN = frozenset({("GET", "/_ping"), ("HEAD", "/_ping"), ("GET", "/version")})
@@ -71,7 +72,8 @@ def _options(verb: str, query: Mapping[str, list[str]]) -> dict[str, str]:
     if verb == "logs":
         tail = query.get("tail", [""])[0]
         lines = min(int(tail), LONGEST_LOG_LINES) if tail.isascii() and tail.isdigit() else LONGEST_LOG_LINES
-        return {"stdout": "1", "stderr": "1", "tail": str(lines)}
+        times = {"timestamps": "1"} if query.get("timestamps") == ["1"] else {}
+        return {"stdout": "1", "stderr": "1", "tail": str(lines), **times}
     grace = query.get("t", [""])[0]
     if verb == "stop" and grace.isascii() and grace.isdigit():
         return {"t": str(min(int(grace), LONGEST_GRACE_SECONDS))}
