@@ -265,6 +265,14 @@ def test_a_database_without_tables_says_how_to_make_them(voxint, monkeypatch, em
     assert "run `voxint db upgrade`" in err
     assert voxint("db", "upgrade")[0] == 0
     assert "nothing to do" in voxint("db", "upgrade")[1]
+
+
+def test_a_database_of_a_newer_version_is_left_as_it_is(voxint, engine):
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    code, out, err = voxint("db", "upgrade")
+    assert (code, out, err.count("\n")) == (1, "", 1), err
+    assert "the database has schema 9999, which is newer than this version's" in err
     assert voxint("gpu-phase", "status")[0] == 0
 
 

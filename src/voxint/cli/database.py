@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from voxint.cli.environment import parts
-from voxint.cli.output import say
+from voxint.cli.output import CouldNotError, say
 
 app = typer.Typer(help="The database's schema.", no_args_is_help=True)
 
@@ -22,5 +22,8 @@ def upgrade() -> None:
 
     with parts() as made:
         before = migrate.current(made.engine)
-        after = migrate.upgrade(made.engine)
+        try:
+            after = migrate.upgrade(made.engine)
+        except migrate.SchemaError as error:
+            raise CouldNotError(str(error)) from error
     say(f"the database is at {after}" + (": nothing to do" if before == after else f", it was at {before or 'none'}"))

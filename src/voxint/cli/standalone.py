@@ -33,6 +33,7 @@ def standalone(
     ] = False,
 ) -> None:
     """Run everything here until Ctrl-C: database, workers, broker, models, console."""
+    from voxint.db.migrate import SchemaError  # noqa: PLC0415
     from voxint.standalone.home import Home, HomeError  # noqa: PLC0415 - psutil and psycopg are for those who run it
     from voxint.standalone.postgres import PostgresError  # noqa: PLC0415
     from voxint.standalone.sockets import SocketFolderError  # noqa: PLC0415
@@ -46,7 +47,7 @@ def standalone(
         else:
             options = Options(models="stand-ins" if stand_ins else "offline", with_link=not no_link)
             status = run_standalone(home, options, os.environ, _say)
-    except (HomeError, PostgresError, ValkeyError, SocketFolderError) as error:
+    except (HomeError, PostgresError, ValkeyError, SocketFolderError, SchemaError) as error:
         raise CouldNotError(str(error)) from error
     except OSError as error:  # a full disk, a folder that may not be written
         raise CouldNotError(_file_words(error, home.folder)) from error

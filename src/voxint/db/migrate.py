@@ -12,9 +12,13 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import text
 
 if TYPE_CHECKING:
-    from sqlalchemy import Engine
+    from sqlalchemy import Connection, Engine
 
 _LOCK = 0x766F78  # "vox": two containers that start at once migrate one after the other
+
+
+class SchemaError(RuntimeError):
+    """The database has a schema that this version does not know: a newer one has been at work on it."""
 
 
 def folder() -> Path:
@@ -24,7 +28,11 @@ def folder() -> Path:
 
 
 def upgrade(engine: Engine) -> str:
-    """Run what is missing; gives the revision that the database has afterwards."""
+    """Run what is missing; gives the revision that the database has afterwards.
+
+    Raises:
+        SchemaError: a newer version has been at work on it. Nothing is changed.
+    """
     with engine.connect() as guard:
         guard.execute(text("SET lock_timeout = '120s'"))
         guard.execute(text("SET statement_timeout = '180s'"))
@@ -33,6 +41,7 @@ def upgrade(engine: Engine) -> str:
         try:
             with engine.begin() as connection:
                 config = _config()
+                _refuse_unknown(connection, config)
                 config.attributes["connection"] = connection
                 command.upgrade(config, "head")
         finally:
@@ -40,6 +49,14 @@ def upgrade(engine: Engine) -> str:
             guard.execute(text("SELECT pg_advisory_unlock(:key)"), {"key": _LOCK})
             guard.commit()
     return current(engine) or ""
+
+
+def _refuse_unknown(connection: Connection, config: Config) -> None:
+    found = MigrationContext.configure(connection).get_current_revision()
+    known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
+    if found is not None and found not in known:
+        msg = f"the database has schema {found}, which is newer than this version's {newest()}: update this Voxint"
+        raise SchemaError(msg)
 
 
 def current(engine: Engine) -> str | None:

@@ -83,6 +83,7 @@ class Supervisor:
             HomeError: the folder cannot be used, or is used already.
             PostgresError: the database does not start.
             ValkeyError: Redis' stand-in does not start.
+            SchemaError: a newer version has been at work on the database.
         """
         self.home.make()
         with self.home.sole_use(), Signals() as signals:
