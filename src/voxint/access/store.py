@@ -55,6 +55,8 @@ class Access:
     def __init__(self, engine: Engine, idle: timedelta) -> None:
         self._engine = engine
         self._idle = idle
+        self.endings = 0
+        """How often sessions were ended here: who remembers one from before an ending must not go by it."""
 
     # --- the password ------------------------------------------------------------------------------------------
 
@@ -84,8 +86,16 @@ class Access:
         Raises:
             BusyError: too many are checked at this moment.
         """
+        return self.proof(given) is not None
+
+    def proof(self, given: str) -> str | None:
+        """What shows `open` that this is the password still; None where it is not.
+
+        Raises:
+            BusyError: too many are checked at this moment.
+        """
         stored = self._password()
-        return stored is not None and passwords.matches(stored.hash, given)
+        return stored.hash if stored is not None and passwords.matches(stored.hash, given) else None
 
     def change_password(self, new: str, *, keep: str) -> None:
         """Set another password. Every session but this one ends.
@@ -105,6 +115,7 @@ class Access:
             return connection.execute(select(CONSOLE_PASSWORD)).one_or_none()
 
     def _set(self, made: str, *, first: str | None = None, keep: str | None = None) -> None:
+        self.endings += 1
         with self._engine.begin() as connection:
             values = {"hash": made, "set_at": clock.read(connection)} | ({"first_hash": first} if first else {})
             connection.execute(
@@ -116,10 +127,20 @@ class Access:
 
     # --- sessions ----------------------------------------------------------------------------------------------
 
-    def open(self, who: str, address: str) -> str:
-        """Begin a session; gives its token, which is kept nowhere here."""
+    def open(self, who: str, address: str, proof: str | None = None) -> str | None:
+        """Begin a session; gives its token, which is kept nowhere here.
+
+        Args:
+            who: the name that they gave.
+            address: where they come from.
+            proof: for who came by the password. None is given back where it was changed since.
+        """
         token = secrets.token_urlsafe(32)
         with self._engine.begin() as connection:
+            if proof is not None:  # the row is held: a change waits, and then ends this session with the others
+                stored = select(CONSOLE_PASSWORD.c.hash).with_for_update(read=True)
+                if connection.execute(stored).scalar_one_or_none() != proof:
+                    return None
             now = clock.read(connection)
             self._tidy(connection, now)
             connection.execute(
@@ -164,11 +185,13 @@ class Access:
 
     def close(self, session_id: str) -> None:
         """End a session."""
+        self.endings += 1
         with self._engine.begin() as connection:
             connection.execute(delete(CONSOLE_SESSION).where(CONSOLE_SESSION.c.id == session_id))
 
     def close_others(self, session_id: str) -> int:
         """End every session but this one; gives how many."""
+        self.endings += 1
         with self._engine.begin() as connection:
             return connection.execute(delete(CONSOLE_SESSION).where(CONSOLE_SESSION.c.id != session_id)).rowcount
 

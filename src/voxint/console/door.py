@@ -100,7 +100,7 @@ class Door:
         self._access = access
         self._cookies = cookies
         self._away = away
-        self._believed: OrderedDict[str, tuple[Session, float]] = OrderedDict()
+        self._believed: OrderedDict[str, tuple[Session, float, int]] = OrderedDict()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuse, or pass on with the visitor."""
@@ -140,18 +140,22 @@ class Door:
         return Visitor(found.get(self._cookies.passing) or secrets.token_urlsafe(24), None, is_refresh)
 
     def _look_up(self, token: str, *, used: bool) -> Session | None:
-        """While the database is away, whoever was seen in the last minutes may go on: they come to see what is wrong."""
+        """While the database is away, whoever was seen in the last minutes may go on: they come to see what is wrong.
+
+        Not where a session was ended since: it may have been theirs.
+        """
+        endings = self._access.endings
         try:
             session = self._access.session(token, used=used)
         except SQLAlchemyError:
             found = self._believed.get(token)
-            if found is None or monotonic() - found[1] > _BELIEVED_SECONDS:
+            if found is None or monotonic() - found[1] > _BELIEVED_SECONDS or found[2] != endings:
                 raise
             return found[0]
         if session is None:
             self._believed.pop(token, None)
         else:
-            self._believed[token] = (session, monotonic())
+            self._believed[token] = (session, monotonic(), endings)
             while len(self._believed) > _MOST_BELIEVED:
                 self._believed.popitem(last=False)
         return session

@@ -13,9 +13,11 @@ from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
 from stored_phase import add_recordings, store_phase
 
+from voxint.access import passwords
 from voxint.access.passwords import BusyError
 from voxint.console.attempts import MOST_FAILURES
 from voxint.console.server import begin
+from voxint.db.engine import make_engine
 from voxint.settings import SettingsError
 from voxint.wiring import make
 
@@ -124,9 +126,8 @@ def test_guesses_at_the_same_moment_are_no_more_than_guesses_one_by_one(with_pas
     def slow(given):
         looked_into.append(given)
         go_on.wait(600)
-        return False
 
-    monkeypatch.setattr(browser.parts.access, "is_password", slow)
+    monkeypatch.setattr(browser.parts.access, "proof", slow)
     sent = {"token": browser.token("/sign-in"), "password": "a wrong guess", "next": "/"}
     with ThreadPoolExecutor(12) as pool:
         answers = [pool.submit(browser.post, "/sign-in", data=sent) for _ in range(12)]
@@ -146,7 +147,7 @@ def test_a_password_that_could_not_be_looked_into_is_no_failure(with_password, m
         raise error
 
     with monkeypatch.context() as meanwhile:
-        meanwhile.setattr(browser.parts.access, "is_password", busy)
+        meanwhile.setattr(browser.parts.access, "proof", busy)
         sent = {"token": browser.token("/sign-in"), "password": PASSWORD, "next": "/"}
         statuses = [browser.post("/sign-in", data=sent).status_code for _ in range(MOST_FAILURES + 1)]
     assert statuses == [503] * (MOST_FAILURES + 1)
@@ -243,6 +244,40 @@ def test_a_changed_password_ends_all_other_sessions(with_password, console):
     assert with_password.parts.access.is_password(new)
     with_password.parts.access.take_setting("a third horse battery")
     assert with_password.parts.access.is_password("a third horse battery")
+
+
+def test_a_sign_in_by_the_old_password_does_not_outlive_its_change(with_password, monkeypatch):
+    browser, real = with_password, passwords.matches
+
+    def changed_meanwhile(stored, given):
+        right = real(stored, given)
+        monkeypatch.setattr(passwords, "matches", real)
+        browser.parts.access.change_password("another horse battery", keep="")
+        return right
+
+    monkeypatch.setattr(passwords, "matches", changed_meanwhile)
+    answer = attempt(browser, PASSWORD)
+    assert answer.status_code == 403
+    assert "This is not the password" in answer.text
+    assert browser.parts.access.sessions() == ()
+    assert attempt(browser, "another horse battery").status_code == 303
+
+
+@pytest.mark.parametrize("ended_by", ["/sign-out", "/settings/sessions/end", "/settings/password"])
+def test_a_session_that_was_ended_is_none_while_the_database_is_away(with_password, monkeypatch, ended_by):
+    browser = with_password
+    assert attempt(browser, PASSWORD).status_code == 303
+    assert browser.get("/").status_code == 200
+    ended = browser.cookies["voxint-8080"]
+    if ended_by != "/sign-out":
+        browser.cookies.delete("voxint-8080")
+        assert attempt(browser, PASSWORD).status_code == 303
+    new = "another horse battery"
+    assert browser.send(ended_by, password=PASSWORD, new=new, again=new).status_code == 303
+    monkeypatch.setattr(browser.parts.access, "_engine", make_engine("postgresql://127.0.0.1:9/voxint"))
+    browser.cookies.clear()
+    browser.cookies.set("voxint-8080", ended)
+    assert browser.get("/settings/status").status_code == 503
 
 
 def test_who_came_by_a_link_can_set_a_first_password(console):

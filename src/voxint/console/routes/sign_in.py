@@ -47,19 +47,21 @@ def register(app: FastAPI, console: Console) -> None:
             page.headers["retry-after"] = str(int(wait) + 1)
             return page
         try:
-            known = console.parts.access.use_link(link) if link else _knows(console, fields)
+            proof = None if link else console.parts.access.proof(fields.get("password", ""))
+            known = console.parts.access.use_link(link) if link else proof is not None
+            token = _open(console, request, fields.get("who", ""), proof) if known else None
         except BusyError as error:
             console.attempts.take_back(address)
             return _page(console, request, going_to, link, wrong=f"{error}.", status=503)
         except SQLAlchemyError:
             console.attempts.take_back(address)
             raise
-        if not known:
+        if token is None:
             console.note(request, "was refused at the sign-in")
             wrong = "This link was used, or is too old." if link else "This is not the password."
             return _page(console, request, going_to, "", wrong=wrong, status=403)
         console.attempts.succeeded(address)
-        return _in(console, request, fields.get("who", ""), going_to)
+        return _in(console, request, token, going_to)
 
     @app.post("/sign-out")
     def sign_out(request: Request, _fields: Form) -> Response:
@@ -70,16 +72,15 @@ def register(app: FastAPI, console: Console) -> None:
         return response
 
 
-def _knows(console: Console, fields: Form) -> bool:
-    return console.parts.access.is_password(fields.get("password", ""))
-
-
-def _in(console: Console, request: Request, who: str, going_to: str) -> Response:
+def _open(console: Console, request: Request, who: str, proof: str | None) -> str | None:
     name = " ".join("".join(each for each in who if each.isprintable()).split())[:NAME_CHARACTERS]
+    return console.parts.access.open(name, address_of(request), proof)
+
+
+def _in(console: Console, request: Request, token: str, going_to: str) -> Response:
     old = visitor_of(request).session
     if old is not None:
         console.parts.access.close(old.id)
-    token = console.parts.access.open(name, address_of(request))
     session = console.parts.access.session(token)
     if session is None:
         raise RefusedError(503, "This could not be done", "The sign-in could not be kept.", back="/sign-in")
