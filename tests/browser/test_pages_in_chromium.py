@@ -116,6 +116,31 @@ def test_the_words_light_up_while_they_are_played_and_a_word_plays_from_there(ma
     page.evaluate("document.querySelector('audio').pause()")
 
 
+def test_what_was_opened_stays_open_and_goes_on_to_be_refreshed(made, visit):
+    def trouble(words):
+        with made.engine.begin() as connection:
+            connection.execute(text("UPDATE gpu_phase SET last_error = :words"), {"words": words})
+
+    with made.engine.connect() as connection:
+        before = connection.execute(text("SELECT last_error FROM gpu_phase")).scalar_one()
+    try:
+        trouble("the first trouble")
+        page = visit(made)
+        page.goto(made.base)
+        page.locator("#live-top summary").click()
+        assert "the first trouble" in page.locator("#live-top details").inner_text()
+        trouble("the second trouble")
+        page.locator("#live-top details", has_text="the second trouble").wait_for(timeout=20_000)
+        assert page.locator("#live-top details[open]").count() == 1
+        assert page.evaluate("document.activeElement.matches('#live-top summary')")
+        page.locator("#live-top summary").click()
+        trouble("the third trouble")
+        page.locator("#live-top details", has_text="the third trouble").wait_for(state="attached")
+        assert page.locator("#live-top details[open]").count() == 0
+    finally:
+        trouble(before)
+
+
 def test_without_javascript_every_page_and_form_works(made, visit, browser):
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()

@@ -12,8 +12,10 @@ function keyOf(element) {
 
 function put(old, fresh) {
   if (!fresh) return;
-  const busy = old.querySelector("details[open], button:active");
-  if (fresh.innerHTML === old.innerHTML || busy) return;
+  // What somebody has opened stays open; a part that stood still for it would show an old state as the present one.
+  const opened = [...old.querySelectorAll("details")].map((each) => each.open);
+  [...fresh.querySelectorAll("details")].forEach((each, place) => (each.open = opened[place] ?? each.open));
+  if (fresh.innerHTML === old.innerHTML || old.querySelector("button:active")) return;
   const focused = old.contains(document.activeElement) ? keyOf(document.activeElement) : null;
   old.replaceChildren(...fresh.childNodes);
   if (focused) old.querySelector(focused)?.focus();
