@@ -64,13 +64,20 @@ def quoted(value: str) -> str:
 
 
 def write(path: Path, text: str) -> None:
-    """Put the file in place in one step, for its owner alone: it holds passwords."""
+    """Put the file in place in one step, for its owner alone: it holds passwords.
+
+    A link stays one, and who owns the file goes on to: root may set a checkout of somebody else's up.
+    """
+    path = path.resolve()
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # created with mode 0600
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
+        with suppress(OSError):  # there is none yet, or it may not be given away
+            owner = path.stat()
+            os.chown(temporary, owner.st_uid, owner.st_gid)
         Path(temporary).replace(path)
     except BaseException:
         with suppress(OSError):

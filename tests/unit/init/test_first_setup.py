@@ -1,7 +1,9 @@
 """The first set-up: what is found on a host, what is written to `.env`, and what is left alone."""
 
+import os
 import stat
 import subprocess
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -19,6 +21,21 @@ def host(root, *paths):
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_text("", encoding="utf-8")
     return root
+
+
+def test_a_file_that_is_a_link_stays_one_and_its_owner_stays_its_owner(tmp_path):
+    (tmp_path / "secrets").mkdir()
+    real, link = tmp_path / "secrets" / "voxint.env", tmp_path / ".env"
+    real.write_text("A=1\n", encoding="utf-8")
+    owner = (12345, 12346) if os.geteuid() == 0 else (os.getuid(), os.getgid())
+    os.chown(real, *owner)
+    link.symlink_to(Path("secrets") / "voxint.env")
+    envfile.write(link, "A=2\n")
+    assert link.is_symlink()
+    assert real.read_text(encoding="utf-8") == "A=2\n"
+    found = real.stat()
+    assert (found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)) == (*owner, 0o600)
+    assert [path.name for path in real.parent.iterdir()] == [real.name]
 
 
 @pytest.mark.parametrize("failure", [OSError(8, "Exec format error"), subprocess.TimeoutExpired("docker", 60)])
