@@ -23,6 +23,9 @@ from voxint.gpu_phase.windows import Windows
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+TRUE = frozenset({"true", "t", "1", "yes", "y", "on"})
+"""The words, in small letters, that turn a setting on."""
+
 SECRETS = (
     "GPU_LEASE_TOKEN",
     "LLM_API_KEY",

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
 
 
 def http_url(value: str) -> str:
-    """The same, where it is an http or https address with a host.
+    """The same, where it is an http or https address with a host, and without a name or password: none is ever sent.
 
     Raises:
         ValueError: it is none.
@@ -23,6 +23,8 @@ def http_url(value: str) -> str:
         fine = False
     if not fine:
         raise ValueError("must be an http:// or https:// address with a host")
+    if "@" in parts.netloc:
+        raise ValueError("must hold no name and password: they would not be sent, and stand in the log")
     return value
 
 

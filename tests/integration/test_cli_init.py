@@ -61,6 +61,13 @@ def test_a_second_run_changes_nothing(folder):
     assert (folder / ".env").read_text(encoding="utf-8") == before
 
 
+@pytest.mark.parametrize("word", ["1", "Yes"])
+def test_sharing_that_was_on_stays_on_whichever_word_says_so(folder, word):
+    (folder / ".env").write_text(f"COMPUTE_TIER=gpu\nGPU_PHASE_ENABLED={word}\n", encoding="utf-8")
+    run(folder, "--yes", "--broker", f"http://127.0.0.1:{free_port()}")
+    assert envfile.read((folder / ".env").read_text(encoding="utf-8"))["GPU_PHASE_ENABLED"] == "true"
+
+
 def test_without_a_broker_the_file_is_written_and_the_failure_told(folder):
     port = free_port()
     done = run(folder, "--yes", "--tier", "gpu", "--sharing", "--broker", f"http://127.0.0.1:{port}")

@@ -130,12 +130,13 @@ class _Questions:
 
     def sharing(self, option: bool | None, tier: str) -> bool:  # noqa: FBT001 - an option that may be missing
         from voxint.init.plan import CAN_SHARE  # noqa: PLC0415
+        from voxint.settings import TRUE  # noqa: PLC0415
 
         if tier not in CAN_SHARE:
             if option:
                 raise CouldNotError(f"--sharing needs a GPU: there is nothing to share on the tier {tier}.")
             return False
-        before = self._known.get("GPU_PHASE_ENABLED", "").lower() == "true"
+        before = self._known.get("GPU_PHASE_ENABLED", "").lower() in TRUE
         if option is not None or self._silent:
             return before if option is None else option
         return typer.confirm("Share the GPU with a language model?", default=before, err=True)

@@ -43,6 +43,13 @@ def test_paths_start_at_the_files_folder():
     assert lock.memory.path == Path("/etc/voxint/card.lock")
 
 
+def test_a_password_in_an_address_is_refused_and_not_told():
+    service = {**values()["service"][0], "ready_url": "http://voxint:hunter2@127.0.0.1:1/"}
+    (found,) = problems(values(service=[service]))
+    assert found.startswith("service.0.ready_url: must hold no name and password")
+    assert "hunter2" not in found
+
+
 def test_the_home_of_nobody_is_told():
     (found,) = problems(values(state_dir="~no-such-person/state"))
     assert found.startswith("a path begins with ~, and there is no such home")

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from voxint.services import turn_file
-from voxint.settings import load_settings
+from voxint.settings import TRUE, load_settings
 from voxint_models import turn
 
 SOURCE = Path(turn.__file__).parents[1]
@@ -79,6 +79,7 @@ def test_sharing_is_on_here_where_it_is_on_for_the_worker(path, word, written):
     environ = {"GPU_PHASE_ENABLED": written(word)}
     worker = load_settings({"COMPUTE_TIER": "gpu", **urls, **environ})
     assert (ask(path, **environ) is not None) is worker.gpu_phase_enabled
+    assert (word in TRUE) is worker.gpu_phase_enabled
 
 
 def run(environ, *command):
