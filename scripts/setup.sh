@@ -64,7 +64,17 @@ printf '%s\n' "$PWD/src" >"$site/voxint-source.pth"
 for name in voxint voxint-broker; do
     module=$(printf '%s' "$name" | tr - _)
     [ "$name" = voxint ] && entry=voxint.cli.main || entry=$module.cli
-    printf '#!%s/.venv/bin/python\nimport sys\n\nfrom %s import main\n\nsys.exit(main())\n' "$PWD" "$entry" >".venv/bin/$name"
+    # No path in the first line: the system takes neither a space there nor more than some hundred characters.
+    cat >".venv/bin/$name" <<COMMAND
+#!/bin/sh
+'''exec' "$PWD/.venv/bin/python" "\$0" "\$@"
+' '''
+import sys
+
+from $entry import main
+
+sys.exit(main())
+COMMAND
     chmod +x ".venv/bin/$name"
 done
 # Where no process may keep what it compiles, each one would compile everything anew: more than half of what a command
