@@ -51,8 +51,11 @@ def _database_url(value: SecretStr) -> SecretStr:
 
 
 def _redis_url(value: SecretStr) -> SecretStr:
+    text = value.get_secret_value()
+    if not text.startswith(("redis://", "rediss://", "unix://")):
+        raise ValueError("must be a redis://, rediss:// or unix:// address")
     try:
-        _ = urlsplit(value.get_secret_value()).port
+        _ = urlsplit(text).port
     except ValueError:
         raise ValueError(f"has no usable host and port: {_ESCAPED}") from None
     return value

@@ -21,6 +21,8 @@ SECRET = "hunter"
         ("DATABASE_URL", "postgresql://voxint:p@db:hunter/voxint"),
         ("DATABASE_URL", "mysql://voxint:hunter@db/voxint"),
         ("DATABASE_URL", "hunter"),
+        ("REDIS_URL", "redis:6379/hunter"),
+        ("REDIS_URL", "amqp://:hunter@rabbit:5672/0"),
         ("REDIS_URL", "redis://:hunter/word@redis:6379/0"),
         ("REDIS_URL", "redis://:hunter#word@redis:6379/0"),
     ],
