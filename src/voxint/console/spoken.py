@@ -59,6 +59,10 @@ class Shown:
     after: int | None
     total: int
 
+    def part_of(self, line: int) -> int:
+        """Where the page begins that a line is on, by the line's number."""
+        return max(line - 1, 0) // LINES * LINES
+
 
 def shown(transcript: Transcript, first: int = 0) -> Shown:
     """The page of the transcript that begins at a line's place, from 0."""

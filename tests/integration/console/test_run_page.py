@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import json
 import re
 import time
 from dataclasses import replace
@@ -160,6 +161,27 @@ def test_a_long_transcript_comes_in_parts(console, engine, made):
     assert page.count('class="line"') == 1000
     assert "1347 lines in all" in page
     assert browser.get(f"/runs/{made}?from=1000").text.count('class="line"') == 347
+
+
+def test_a_chapter_leads_to_its_line_also_on_another_part(console, engine, made):
+    transcript = made_day.transcript(made)
+    lines = tuple(replace(transcript.lines[0], id=number) for number in range(1, 1348))
+    chapters = [{"line": line, "start": float(line), "text": f"at {line}"} for line in (4, 1000, 1001, 1347)]
+    with engine.begin() as connection:
+        freeze(connection, replace(transcript, lines=lines), "a loop")
+        connection.execute(
+            text("UPDATE stage_result SET data = data || CAST(:more AS jsonb) WHERE kind = 'run_assets'"),
+            {"more": json.dumps({"chapters": chapters, "actions": chapters})},
+        )
+    browser = console()
+    for part in ("", "?from=1000"):
+        links = re.findall(r'<a href="([^"]+)" data-seek', browser.get(f"/runs/{made}{part}").text)
+        for number in ("4", "1000", "1001", "1347"):
+            mine = [html.unescape(link) for link in links if link.endswith(f"#line-{number}")]
+            assert len(mine) >= 2, "a chapter and an action point"
+            for link in set(mine):
+                query = link.partition("#")[0]
+                assert f'id="line-{number}"' in browser.get(f"/runs/{made}{query or part}").text
 
 
 def test_later_lines_are_of_the_version_and_language_that_is_read(console, engine, made):
