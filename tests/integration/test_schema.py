@@ -1,5 +1,7 @@
 """The migrations and the tables agree, and every named rule refuses what breaks it."""
 
+import contextlib
+
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
@@ -199,5 +201,19 @@ def test_an_upgrade_of_an_empty_database_reaches_the_newest_revision_and_can_be_
         assert migrate.current(engine) is None
         assert migrate.upgrade(engine) == migrate.newest()
         assert migrate.upgrade(engine) == migrate.newest()
+    finally:
+        engine.dispose()
+
+
+def test_an_upgrade_leaves_the_connections_their_limits(empty_database_url):
+    engine = make_engine(empty_database_url)
+    try:
+        migrate.upgrade(engine)
+        assert engine.pool.checkedin() >= 2  # the one that kept others out, and the one that migrated
+        with contextlib.ExitStack() as opened:
+            kept = [opened.enter_context(engine.connect()) for _ in range(engine.pool.checkedin())]
+            for name, limit in (("statement_timeout", "30s"), ("lock_timeout", "10s")):
+                shown = [connection.execute(text(f"SHOW {name}")).scalar_one() for connection in kept]
+                assert shown == [limit] * len(kept)
     finally:
         engine.dispose()

@@ -34,8 +34,8 @@ def upgrade(engine: Engine) -> str:
         SchemaError: a newer version has been at work on it. Nothing is changed.
     """
     with engine.connect() as guard:
-        guard.execute(text("SET lock_timeout = '120s'"))
-        guard.execute(text("SET statement_timeout = '180s'"))
+        guard.execute(text("SET LOCAL lock_timeout = '120s'"))
+        guard.execute(text("SET LOCAL statement_timeout = '180s'"))
         guard.execute(text("SELECT pg_advisory_lock(:key)"), {"key": _LOCK})
         guard.commit()
         try:
