@@ -141,6 +141,25 @@ def test_what_was_opened_stays_open_and_goes_on_to_be_refreshed(made, visit):
         trouble(before)
 
 
+def test_a_page_asks_for_itself_again_only_once_it_was_answered(made, visit):
+    page = visit(made)
+    held = []
+
+    def hold(route, request):
+        if "x-voxint-refresh" in request.headers:
+            held.append(route)
+        else:
+            route.continue_()
+
+    page.route("**/*", hold)
+    page.goto(made.base)
+    page.wait_for_timeout(4 * 3000)  # a server that is slow is not asked four times meanwhile
+    assert len(held) == 1
+    with page.expect_request(lambda request: "x-voxint-refresh" in request.headers):
+        held[0].continue_()
+    page.unroute("**/*", hold)
+
+
 def test_without_javascript_every_page_and_form_works(made, visit, browser):
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()

@@ -25,10 +25,13 @@ function startRefreshing() {
   const first = lives()[0];
   if (!first) return;
   let lost = 0;
+  let asking = false; // a server that is slow gets no slower by being asked again meanwhile
   const refresh = async () => {
-    if (document.hidden) return;
+    if (document.hidden || asking) return;
+    asking = true;
     try {
-      const answer = await fetch(location.href, { headers: { accept: "text/html", "x-voxint-refresh": "1" }, cache: "no-store" });
+      const headers = { accept: "text/html", "x-voxint-refresh": "1" };
+      const answer = await fetch(location.href, { headers, cache: "no-store", signal: AbortSignal.timeout?.(45_000) });
       if (answer.status === 401) return location.reload();
       if (!answer.ok) throw new Error(String(answer.status));
       const page = new DOMParser().parseFromString(await answer.text(), "text/html");
@@ -41,6 +44,8 @@ function startRefreshing() {
     } catch {
       lost += 1;
       if (lost > 2) document.body.classList.add("stale");
+    } finally {
+      asking = false;
     }
   };
   setInterval(refresh, Number(first.dataset.live) * 1000);
