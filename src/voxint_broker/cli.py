@@ -155,7 +155,8 @@ def check(
     """Run the contract against any broker, and show row by row what it did."""
     if not yes:
         _fail(
-            f"this stops the other service behind {url}, and starts it again, three times. Say --yes when it may.",
+            f"this stops the other service behind {url}, and starts it again, three times. Say --yes when it may, and when "
+            "Voxint's gpu-phase worker is stopped: no broker can tell its calls from these.",
             code=_USAGE,
         )
     base = url.rstrip("/")

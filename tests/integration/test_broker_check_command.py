@@ -114,6 +114,7 @@ def test_without_yes_nothing_is_called():
         done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
         assert done.returncode == 2
         assert "this stops the other service" in done.stderr
+        assert "Voxint's gpu-phase worker is stopped" in done.stderr
         assert broker.number == 0
     finally:
         broker.close()
