@@ -192,6 +192,8 @@ class Stack:
 
     def kill(self, service):
         """`docker kill`. The engine takes it for a person's wish, and no restart policy acts: all but models are started."""
+        if service in MODELS:  # the phase in which it is started begins before it runs
+            self.wait(lambda: service in self.running(), 60, f"{service} runs, to be killed")
         self.container(service).kill()
         if service not in MODELS:
             self.container(service).start()
